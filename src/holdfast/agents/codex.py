@@ -1,0 +1,7 @@
+"""Codex."""
+
+from __future__ import annotations
+
+from holdfast.agents.agent import Agent
+
+AGENT = Agent(name="codex", title="Codex", aliases=(), protocols=("exec-json",))

@@ -1,0 +1,89 @@
+"""The home: where everything of one Holdfast lies, and the lock of the one hub that runs on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast import errors
+
+
+def default_path() -> str:
+    """$HOLDFAST_HOME, else the platform's folder for user data."""
+    given = os.environ.get("HOLDFAST_HOME")
+    if given:
+        return os.path.abspath(os.path.expanduser(given))
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/holdfast")
+    base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return os.path.join(base, "holdfast")
+
+
+class Home:
+    """The places in a home."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self.database = os.path.join(path, "state.db")
+        self.sessions = os.path.join(path, "sessions")
+        self.trash = os.path.join(path, "trash")
+        self.quarantine = os.path.join(path, "quarantine")
+        self.backups = os.path.join(path, "backups")
+        self.reports = os.path.join(path, "reports")
+        self.config = os.path.join(path, "config.toml")
+        self.lock_file = os.path.join(path, "lock")
+
+    def exists(self) -> bool:
+        """Whether there is anything of Holdfast's here."""
+        return os.path.exists(self.database) or os.path.isdir(self.sessions)
+
+    def make(self) -> None:
+        """The folders, for us alone."""
+        from holdfast.fsio import make_folder
+
+        for path in (self.path, self.sessions, self.trash, self.quarantine, self.reports):
+            make_folder(path)
+
+    def mirror(self, session: str) -> str:
+        """The mirror file of a session."""
+        return os.path.join(self.sessions, session + ".jsonl")
+
+    def trashed(self, session: str) -> str:
+        """The mirror file of a deleted session."""
+        return os.path.join(self.trash, session + ".jsonl")
+
+    def tombstone(self, session: str) -> str:
+        """The file that says a session was deleted."""
+        return os.path.join(self.trash, session + ".tombstone.json")
+
+    @contextmanager
+    def lock(self, what: str) -> Iterator[None]:
+        """Be the one that runs or repairs this home; StoreBusy names the one that does."""
+        import fcntl
+        import json
+
+        fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise errors.StoreBusy(
+                    f"{self.path} is held by {_holder(fd)}", hint="end it, or let it do the work"
+                ) from None
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, json.dumps({"pid": os.getpid(), "what": what}).encode(), 0)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _holder(fd: int) -> str:
+    import json
+
+    try:
+        note = json.loads(os.pread(fd, 4096, 0))
+        return f"`holdfast {note['what']}`, process {note['pid']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,29 @@
+"""Names we give: sessions and tasks, short enough to type by their beginning, safe as file names."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o, u: nothing to misread
+_RANDOM_LETTERS = 15  # 75 bits
+
+SESSION = "s"
+TASK = "t"
+
+_SHAPE = re.compile(rf"[st][{_ALPHABET}]{{{_RANDOM_LETTERS}}}\Z")
+
+
+def new(kind: str) -> str:
+    """A fresh id of that kind."""
+    number = int.from_bytes(os.urandom(10), "big")
+    letters = []
+    for _ in range(_RANDOM_LETTERS):
+        letters.append(_ALPHABET[number & 31])
+        number >>= 5
+    return kind + "".join(letters)
+
+
+def is_id(text: str, kind: str) -> bool:
+    """Whether `text` is a whole id of that kind, and so safe to be a file name."""
+    return text[:1] == kind and _SHAPE.match(text) is not None

@@ -1,0 +1,318 @@
+"""`decide`: what a commit adds to a log, or why it is refused; values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, TypeGuard, Union
+
+import msgspec
+
+from holdfast import errors
+from holdfast.model import change as c
+from holdfast.model import event as ev
+from holdfast.model.fold import View, apply, merge_patch
+from holdfast.model.session import Session
+from holdfast.model.task import ACTIVE, MAY_BECOME, Task
+from holdfast.model.text import check_plain, encode, encode_all
+from holdfast.model.token import TokenRules, current
+
+MAX_METADATA = 1024 * 1024  # bytes of a session's metadata as JSON
+
+Entry = Union[ev.NewEvent, c.Change]
+
+_DELIVERY_ORDER = {"waiting": 0, "sent": 1, "accepted": 2}
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What one call puts into a log, all or nothing."""
+
+    session: str
+    entries: Sequence[Entry] = ()
+    task: str | None = None  # whose doing it is; task changes are changes of this task
+    generation: int | None = None  # of the task, as its owner knows it
+    spool: int | None = None  # bytes of the task's stdout that are in the log after this
+
+
+# A record without its place in the log: kind, at, replayed, origin, body. A plain tuple, because
+# drafts are made by the hundred on the way of every event.
+Draft = tuple[str, str, bool, Union[str, None], str]
+
+
+class Decision(NamedTuple):
+    """The records to add and the view after them."""
+
+    drafts: list[Draft]
+    view: View
+    dropped: int  # events whose origin was in the log already
+    unchanged: int  # changes that said what was so already
+
+
+def draft(events: Sequence[ev.NewEvent], now: str) -> list[Draft]:
+    """Events, checked and encoded."""
+    for event in events:
+        ev.check(event)
+    given = [event.origin for event in events]
+    origins: list[str | None] = [None] * len(given)
+    if any(given):
+        texts = iter(encode_all([origin for origin in given if origin is not None]))
+        origins = [None if origin is None else next(texts) for origin in given]
+        _check_origins(given, origins)
+    return list(
+        zip(
+            [event.kind for event in events],
+            [event.at or now for event in events],
+            [event.replayed for event in events],
+            origins,
+            encode_all([event.body for event in events]),
+            strict=True,
+        )
+    )
+
+
+def _check_origins(given: Sequence[ev.Origin | None], texts: Sequence[str | None]) -> None:
+    for origin, text in zip(given, texts, strict=True):
+        if origin and text and ("\\" in text or len(text) > 4000):  # an escape: look closer
+            check_plain("an origin", origin.agent + origin.native_id + origin.record_id)
+
+
+def decide(
+    view: View,
+    commit: Commit,
+    entries: Sequence[Draft | c.Change],
+    known: Collection[str],
+    key_holder: str | None,
+    rules: TokenRules,
+    now: str,
+) -> Decision:
+    """What `commit` adds to `view`.
+
+    `entries` are its entries with the events drafted, `known` those of their origins that the log
+    has, `key_holder` the live session that has the key this commit wants.
+    """
+    if view.session is None and not (commit.entries and isinstance(commit.entries[0], c.Create)):
+        raise errors.NotFound(f"there is no session {commit.session}")
+    _check_fence(view, commit)
+    if any([type(entry) is tuple for entry in entries]):
+        _refuse_deleted(view.session)
+    if type(entries) is list and not known and _all_new(entries):
+        return Decision(entries, view, 0, 0)
+    drafts: list[Draft] = []
+    seen: set[str] = set()
+    dropped = unchanged = 0
+    for entry in entries:
+        if type(entry) is tuple:
+            origin = entry[3]
+            if origin is not None:
+                if origin in known or origin in seen:
+                    dropped += 1
+                    continue
+                seen.add(origin)
+            drafts.append(entry)
+            continue
+        assert isinstance(entry, c.Change)
+        change = _check_change(view, commit, entry, key_holder, rules)
+        if change is None:
+            unchanged += 1
+            continue
+        drafts.append((c.KIND_OF[type(change)], now, False, None, encode(change).decode()))
+        view = apply(commit.session, view, change, now, commit.task)
+    return Decision(drafts, view, dropped, unchanged)
+
+
+def _all_new(entries: Sequence[Draft | c.Change]) -> TypeGuard[list[Draft]]:
+    """Whether these are events only, no two of one origin."""
+    origins = []
+    for entry in entries:
+        if type(entry) is not tuple:
+            return False
+        if entry[3] is not None:
+            origins.append(entry[3])
+    return len(set(origins)) == len(origins)
+
+
+def _check_fence(view: View, commit: Commit) -> None:
+    if commit.generation is None:
+        if commit.spool is not None:
+            raise errors.BadInput("a spool offset needs the generation of its task's owner")
+        return
+    task = _task(view, commit)
+    if task.generation != commit.generation or task.status not in ACTIVE:
+        raise errors.StaleGeneration(
+            f"task {task.id} is {task.status} in generation {task.generation}, not in {commit.generation}",
+            generation=task.generation,
+            status=task.status,
+        )
+    if commit.spool is not None and commit.spool < task.spool:
+        raise errors.IllegalChange(f"the spool offset of {task.id} cannot go back to {commit.spool}")
+
+
+def _check_change(
+    view: View, commit: Commit, change: c.Change, key_holder: str | None, rules: TokenRules
+) -> c.Change | None:
+    """The change as it will be recorded, or None where it says what is so already."""
+    session = view.session
+    if isinstance(change, c.Create):
+        if session is not None:
+            raise errors.IllegalChange(f"session {commit.session} exists")
+        _check_names(change, "agent", "key", "cwd", "host", "title")
+        if not change.agent:
+            raise errors.BadInput("a session needs an agent")
+        _check_metadata(change.metadata, rules)
+        _check_key(change.key, key_holder, commit.session)
+        return change
+    assert session is not None
+    if isinstance(change, c.Restore):
+        return _check_restore(session, change, key_holder)
+    if isinstance(change, c.Delete) and session.state == "deleted":
+        return None
+    _refuse_deleted(session)
+    match change:
+        case c.PatchMetadata():
+            return _check_patch(session, change, rules)
+        case c.Describe():
+            _check_names(change, "title", "cwd", "key")
+            if change.key is not msgspec.UNSET and session.state == "live":
+                _check_key(change.key, key_holder, session.id)
+            return change
+        case c.Archive():
+            _check_names(change, "by", "reason")
+            return change
+        case c.Unarchive():
+            if session.state == "live":
+                return None
+            _check_key(session.key, key_holder, session.id)
+            return change
+        case c.Delete():
+            running = [t.id for t in view.tasks.values() if t.status in ACTIVE]
+            if running:
+                raise errors.SessionRunning(
+                    f"task {running[0]} of session {session.id} is running",
+                    hint="cancel it first",
+                    task=running[0],
+                )
+            _check_names(change, "by", "reason")
+            return change
+        case c.SeeToken() | c.RevokeToken() | c.ReinstateToken():
+            return _check_token(view, change)
+    return _check_task(view, commit, change)
+
+
+def _check_restore(session: Session, change: c.Restore, key_holder: str | None) -> c.Change | None:
+    if session.deletion is None or session.deletion.id != change.undoes:
+        return None
+    if session.archive is None:
+        _check_key(session.key, key_holder, session.id)
+    return change
+
+
+def _check_patch(session: Session, change: c.PatchMetadata, rules: TokenRules) -> c.Change | None:
+    if session.metadata is None:
+        raise errors.MetadataUnreadable(
+            f"the stored metadata of {session.id} cannot be read: {session.metadata_problem}"
+        )
+    _check_metadata(change.patch, rules)
+    if change.version != session.version:
+        raise errors.VersionMismatch(
+            f"the metadata of {session.id} is at version {session.version}, not {change.version}",
+            version=session.version,
+            metadata=session.metadata,
+        )
+    merged = merge_patch(session.metadata, change.patch)
+    encode(merged, limit=MAX_METADATA)
+    return None if merged == session.metadata else change
+
+
+def _check_token(view: View, change: c.Change) -> c.Change | None:
+    if isinstance(change, c.SeeToken):
+        _check_names(change, "agent", "native_id", "protocol", "seen_in")
+        if not change.native_id:
+            raise errors.BadInput("a token needs the agent's id")
+        last = next(
+            (t for t in reversed(view.tokens) if t.agent == change.agent and t.status != "superseded"),
+            None,
+        )
+        same = last is not None and last.native_id == change.native_id
+        if last is not None and same and change.protocol in (None, last.protocol):
+            return None
+        if last is not None and same and last.status == "revoked":
+            return None
+        return change
+    assert isinstance(change, (c.RevokeToken, c.ReinstateToken))
+    _check_names(change, "reason")
+    if not change.reason:
+        raise errors.BadInput("a token is revoked or reinstated for a reason; give one")
+    wanted = "current" if isinstance(change, c.RevokeToken) else "revoked"
+    of_id = [t for t in view.tokens if (t.agent, t.native_id) == (change.agent, change.native_id)]
+    if not of_id:
+        raise errors.NotFound(f"no token {change.native_id} of {change.agent} was ever seen here")
+    if not any(t.status == wanted for t in of_id):
+        if of_id[-1].status == ("revoked" if wanted == "current" else "current"):
+            return None
+        raise errors.IllegalChange(f"token {change.native_id} is {of_id[-1].status}")
+    if wanted == "revoked" and (now := current(view.tokens, change.agent)) is not None:
+        raise errors.IllegalChange(f"token {now.native_id} has become current since")
+    return change
+
+
+def _check_task(view: View, commit: Commit, change: c.Change) -> c.Change | None:
+    if isinstance(change, c.QueueTask):
+        if commit.task is None:
+            raise errors.BadInput("a task change needs its task")
+        if commit.task in view.tasks:
+            raise errors.IllegalChange(f"task {commit.task} exists")
+        return change
+    task = _task(view, commit)
+    if isinstance(change, c.ClaimTask):
+        return change  # the claim call has looked at what else runs; it is not offered by itself
+    if task.status in ACTIVE and commit.generation is None:
+        raise errors.StaleGeneration(f"task {task.id} is {task.status}; only its owner changes it")
+    if isinstance(change, c.Deliver):
+        step = _DELIVERY_ORDER[change.delivery] - _DELIVERY_ORDER[task.delivery]
+        if step == 0:
+            return None
+        if step < 0 or task.status not in ACTIVE:
+            raise errors.IllegalChange(
+                f"the prompt of {task.status} task {task.id} is {task.delivery}, not {change.delivery}"
+            )
+        return change
+    assert isinstance(change, c.SetStatus)
+    if change.status not in MAY_BECOME[task.status] or (
+        change.status == "queued" and task.delivery == "accepted"
+    ):
+        raise errors.IllegalChange(f"task {task.id} is {task.status} and cannot become {change.status}")
+    return change
+
+
+def _task(view: View, commit: Commit) -> Task:
+    task = view.tasks.get(commit.task) if commit.task else None
+    if task is None:
+        raise errors.NotFound(f"session {commit.session} has no task {commit.task}")
+    return task
+
+
+def _refuse_deleted(session: Session | None) -> None:
+    if session is not None and session.state == "deleted":
+        raise errors.SessionDeleted(f"session {session.id} is in the trash")
+
+
+def _check_key(key: object, holder: str | None, own: str) -> None:
+    if isinstance(key, str) and holder is not None and holder != own:
+        raise errors.KeyTaken(f"session {holder} is live under the key {key}", session=holder)
+
+
+def _check_names(change: c.Change, *names: str) -> None:
+    for name in names:
+        value = getattr(change, name)
+        if value is not msgspec.UNSET:
+            check_plain(name, value)
+
+
+def _check_metadata(metadata: object, rules: TokenRules) -> None:
+    if not isinstance(metadata, dict):
+        raise errors.MetadataInvalid(
+            f"metadata is a JSON object, not {type(metadata).__name__}; nothing was changed"
+        )
+    for name in metadata:
+        if name in rules.fields:
+            raise errors.TokenField(f"«{name}» names an agent's token; metadata cannot hold or clear it")
+    encode(metadata, limit=MAX_METADATA)

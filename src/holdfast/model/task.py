@@ -1,0 +1,51 @@
+"""Tasks: one prompt run by one agent process, and who owns that run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Status = Literal["queued", "running", "unreachable", "succeeded", "failed", "cancelled", "interrupted"]
+Delivery = Literal["waiting", "sent", "accepted"]
+
+ACTIVE: frozenset[str] = frozenset({"running", "unreachable"})
+ENDED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "interrupted"})
+
+# status -> what may follow by a status change; a claim is what makes a task running.
+MAY_BECOME: dict[str, frozenset[str]] = {
+    "queued": frozenset({"cancelled"}),
+    "running": ENDED | {"unreachable", "queued"},  # queued: given back before the prompt was sent
+    "unreachable": ENDED | {"running"},
+    **{status: frozenset() for status in ENDED},
+}
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The process that drives a task; a pid alone is reused, so its start and boot belong to it."""
+
+    host: str
+    pid: int
+    started: float  # process start time, seconds since boot or epoch, as the platform tells it
+    boot: str
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One prompt and what became of it."""
+
+    id: str
+    session: str
+    prompt: str
+    status: Status
+    queued_at: str
+    delivery: Delivery = "waiting"
+    options: dict[str, Any] = {}
+    owner: Owner | None = None
+    generation: int = 0
+    lease_until: str | None = None
+    spool: int = 0  # bytes of the agent's stdout that are in the log
+    reason: str | None = None
+    outcome: dict[str, Any] | None = None
+    retry_of: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None

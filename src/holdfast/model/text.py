@@ -1,0 +1,108 @@
+"""JSON in and out such that every text Python can hold comes back the same, or is refused.
+
+msgspec does almost all of it. It refuses lone surrogates, which agents do send (a string cut inside
+an emoji), so those take the standard library's escapes; and it writes NaN as null, which we refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.errors import TooLarge, UnstorableText
+
+T = TypeVar("T")
+
+MAX_BODY = 64 * 1024 * 1024  # bytes of one record's JSON
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def encode(value: Any, limit: int = MAX_BODY) -> bytes:
+    """Compact JSON of `value`; refused if it would not read back the same or exceeds `limit`."""
+    try:
+        data = _encoder.encode(value)
+    except UnicodeEncodeError:
+        data = _encode_surrogates(value)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise UnstorableText(f"that value is no JSON: {problem}") from None
+    if len(data) > limit:
+        raise TooLarge(f"{len(data):,} bytes of JSON are more than the {limit:,} that are taken")
+    if b"null" in data and _has_odd_float(value):
+        raise UnstorableText("NaN and infinity are no JSON")
+    return data
+
+
+def encode_all(values: list[Any]) -> list[str]:
+    """`encode` of each, as text; many at once cost a fraction of one by one."""
+    try:
+        data = _encoder.encode_lines(values)
+    except (TypeError, ValueError, RecursionError):  # one of them is special; find out which
+        data = b"null"
+    if len(data) > MAX_BODY or b"null" in data:
+        return [encode(value).decode() for value in values]
+    lines = data.decode().split("\n")
+    lines.pop()
+    return lines
+
+
+def decode(data: bytes | str) -> Any:
+    """What `encode` was given."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError:
+        return json.loads(data)  # lone surrogates, or truly no JSON: then ValueError
+
+
+def decode_as(data: bytes | str, shape: type[T]) -> T:
+    """What `encode` was given, as that Struct."""
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return msgspec.convert(json.loads(data), type=shape)
+
+
+def check_plain(what: str, text: str | None, limit: int = 4096) -> None:
+    """Refuse a header text (key, title, path, id…) that not every store can hold and search."""
+    if text is None:
+        return
+    if not isinstance(text, str):
+        raise UnstorableText(f"{what} must be text, not {type(text).__name__}")
+    if "\0" in text:
+        raise UnstorableText(f"{what} has a NUL character in it")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise UnstorableText(f"{what} is not valid Unicode (a lone surrogate)") from None
+    if size > limit:
+        raise TooLarge(f"{what} has {size:,} bytes; {limit:,} are taken")
+
+
+def _encode_surrogates(value: Any) -> bytes:
+    plain = msgspec.to_builtins(value)
+    try:
+        data = json.dumps(plain, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError as problem:
+        raise UnstorableText(f"that value is no JSON: {problem}") from None
+    # A high surrogate followed by a low one would come back as one character.
+    if json.loads(data) != plain:
+        raise UnstorableText("that text holds split surrogate pairs and would not come back the same")
+    return data.encode("ascii")
+
+
+def _has_odd_float(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(_has_odd_float(v) for v in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_has_odd_float(v) for v in value)
+    if isinstance(value, msgspec.Struct):
+        return any(_has_odd_float(getattr(value, name)) for name in value.__struct_fields__)
+    return False

@@ -1,0 +1,450 @@
+"""The contract in terms of two things a store must bring: a write and a read on its database."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast import clock, errors, fsio, ids
+from holdfast.model import change as c
+from holdfast.model.commit import Commit
+from holdfast.model.event import Event, Origin
+from holdfast.model.session import Deletion, Link, Session, Worktree
+from holdfast.model.task import Delivery, Owner, Status, Task
+from holdfast.model.text import decode, encode
+from holdfast.model.token import ResumeTarget, Token, TokenRules, current, route
+from holdfast.store import commit as writes
+from holdfast.store import reads, tables
+from holdfast.store.commit import Written
+from holdfast.store.contract import Change, Changes, Committed, Page
+from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.sql import Row, Sql
+
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple):
+    """What an operation gives its caller, and the session that it added records to."""
+
+    value: Any
+    session: str | None = None
+
+
+Operation = Callable[[Sql], Awaitable[Outcome]]
+
+
+class BaseStore(ABC):
+    """Everything the contract says, on top of `transact`, `query` and `news`."""
+
+    def __init__(self, rules: TokenRules, files: MirrorFiles | None):
+        self._rules = rules
+        self._files = files
+
+    # --- what a store brings
+
+    @abstractmethod
+    async def transact(self, operation: Operation) -> Any:
+        """Run an operation in a transaction, maybe with others; answer when it is durable."""
+
+    @abstractmethod
+    async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
+        """Ask something of one consistent state."""
+
+    @abstractmethod
+    def listen(self) -> Listener:
+        """An ear for news; hears everything committed after this call."""
+
+    @abstractmethod
+    async def with_mirrors(self, work: Callable[[MirrorFiles], T]) -> T | None:
+        """Run `work` with the mirrors level and locked; None where this store keeps no mirrors."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Finish what was handed in and let go of everything."""
+
+    # --- the log
+
+    async def commit(self, commit: Commit) -> Committed:
+        """See the contract."""
+        written = await self._write(commit)
+        return Committed(written.seqs, written.dropped, written.unchanged)
+
+    async def _write(self, commit: Commit) -> Written:
+        entries = writes.prepare(commit)
+
+        async def operation(sql: Sql) -> Outcome:
+            written = await writes.write(sql, commit, entries, self._rules)
+            return Outcome(written, commit.session)
+
+        written: Written = await self.transact(operation)
+        return written
+
+    async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.log(sql, session, after, limit))
+        return [as_event(row) for row in rows]
+
+    async def event_lines(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[str]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.log(sql, session, after, limit))
+        return [reads.event_json(row) for row in rows]
+
+    # --- sessions
+
+    async def create_session(
+        self,
+        agent: str,
+        *,
+        key: str | None = None,
+        cwd: str | None = None,
+        host: str | None = None,
+        title: str | None = None,
+        worktree: Worktree | None = None,
+        link: Link | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Session:
+        """See the contract."""
+        change = c.Create(
+            agent=agent,
+            key=key,
+            cwd=cwd,
+            host=host,
+            title=title,
+            worktree=worktree,
+            link=link,
+            metadata={} if metadata is None else metadata,
+        )
+        return await self._change_session(ids.new(ids.SESSION), change)
+
+    async def resolve(self, name: str) -> str:
+        """See the contract."""
+        return await self.query(lambda sql: reads.resolve(sql, name))
+
+    async def session(self, session: str) -> Session:
+        """See the contract."""
+        return tables.as_session(await self.query(lambda sql: reads.session(sql, session)))
+
+    async def sessions(
+        self,
+        *,
+        state: str = "present",
+        agent: str = "",
+        key: str = "",
+        text: str = "",
+        empty: bool = False,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """See the contract."""
+        views, next_page = await self.query(
+            lambda sql: reads.sessions(
+                sql,
+                state=state,
+                agent=agent,
+                key=key,
+                text=text,
+                empty=empty,
+                before=before,
+                limit=limit,
+            )
+        )
+        return Page([tables.as_session(view) for view in views], next_page)
+
+    async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
+        """See the contract."""
+        return await self._change_session(session, c.PatchMetadata(patch=patch, version=version))
+
+    async def describe(self, session: str, **given: Any) -> Session:
+        """See the contract."""
+        return await self._change_session(session, c.Describe(**given))
+
+    async def archive(self, session: str, by: str, reason: str) -> Session:
+        """See the contract."""
+        return await self._change_session(session, c.Archive(by=by, reason=reason))
+
+    async def unarchive(self, session: str, by: str) -> Session:
+        """See the contract."""
+        return await self._change_session(session, c.Unarchive(by=by))
+
+    async def delete(self, session: str, by: str, reason: str) -> Session:
+        """See the contract."""
+        header = await self.session(session)
+        if header.state == "deleted":
+            return header
+        deletion = Deletion(id=os.urandom(8).hex(), by=by, reason=reason, at=clock.now())
+        wrote = await self.with_mirrors(lambda files: write_tombstone(files, session, deletion))
+        try:
+            change = c.Delete(id=deletion.id, by=by, reason=reason)
+            header = await self._change_session(session, change)
+        except (errors.Refused, errors.BadInput):
+            if wrote:
+                await self.with_mirrors(lambda files: remove_tombstone(files, session))
+            raise
+        await self.with_mirrors(lambda files: files.bury(session))
+        return header
+
+    async def restore(self, session: str, by: str) -> Session:
+        """See the contract."""
+        header = await self.session(session)
+        if header.deletion is None:
+            return header
+        await self.with_mirrors(lambda files: files.exhume(session))
+        try:
+            change = c.Restore(by=by, undoes=header.deletion.id)
+            header = await self._change_session(session, change)
+        except (errors.Refused, errors.BadInput):
+            await self.with_mirrors(lambda files: files.bury(session))
+            raise
+        await self.with_mirrors(lambda files: remove_tombstone(files, session))
+        return header
+
+    async def _change_session(self, session: str, change: c.Change) -> Session:
+        entries = [change]
+        commit = Commit(session, entries)
+
+        async def operation(sql: Sql) -> Outcome:
+            await writes.write(sql, commit, entries, self._rules)
+            return Outcome(await reads.session(sql, session), session)
+
+        return tables.as_session(await self.transact(operation))
+
+    # --- tokens
+
+    async def see_token(
+        self,
+        session: str,
+        agent: str,
+        native_id: str,
+        *,
+        protocol: str | None = None,
+        seen_in: str = "stream",
+        task: str | None = None,
+    ) -> bool:
+        """See the contract."""
+        change = c.SeeToken(agent=agent, native_id=native_id, protocol=protocol, seen_in=seen_in)
+        return not (await self._write(Commit(session, [change], task=task))).unchanged
+
+    async def revoke_token(self, session: str, agent: str, native_id: str, reason: str) -> None:
+        """See the contract."""
+        change = c.RevokeToken(agent=agent, native_id=native_id, reason=reason)
+        await self._write(Commit(session, [change]))
+
+    async def reinstate_token(self, session: str, agent: str, native_id: str, reason: str) -> None:
+        """See the contract."""
+        change = c.ReinstateToken(agent=agent, native_id=native_id, reason=reason)
+        await self._write(Commit(session, [change]))
+
+    async def tokens(self, session: str) -> list[Token]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.tokens(sql, session))
+        return [tables.as_token(row) for row in rows]
+
+    async def sessions_of_token(self, agent: str, native_id: str) -> list[str]:
+        """See the contract."""
+
+        async def question(sql: Sql) -> list[Row]:
+            return await sql.rows("token_sessions", agent=agent, native_id=native_id)
+
+        return [session for (session,) in await self.query(question)]
+
+    async def resume_target(self, session: str) -> ResumeTarget:
+        """See the contract."""
+
+        async def question(sql: Sql) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+            return await reads.session(sql, session), await reads.tokens(sql, session)
+
+        view, rows = await self.query(question)
+        header = tables.as_session(view)
+        token = current([tables.as_token(row) for row in rows], header.agent)
+        if token is None:
+            raise errors.NoToken(f"session {session} has no current token of {header.agent}")
+        return ResumeTarget(
+            session=session,
+            agent=token.agent,
+            native_id=token.native_id,
+            protocol=route(token, self._rules),
+            cwd=header.cwd,
+            host=header.host,
+            worktree=header.worktree,
+        )
+
+    # --- tasks
+
+    async def enqueue(
+        self,
+        session: str,
+        prompt: str,
+        *,
+        options: dict[str, Any] | None = None,
+        retry_of: str | None = None,
+    ) -> Task:
+        """See the contract."""
+        task = ids.new(ids.TASK)
+        change = c.QueueTask(prompt=prompt, options=options or {}, retry_of=retry_of)
+        written = await self._write(Commit(session, [change], task=task))
+        return written.view.tasks[task]
+
+    async def task(self, task: str) -> Task:
+        """See the contract."""
+        return tables.as_task(await self.query(lambda sql: reads.task(sql, task)))
+
+    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
+        """See the contract."""
+        views = await self.query(lambda sql: reads.tasks(sql, session=session, status=status, limit=limit))
+        return [tables.as_task(view) for view in views]
+
+    async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:
+        """See the contract."""
+
+        async def operation(sql: Sql) -> Outcome:
+            until = clock.stamp(time.time() + lease_s)
+            claimed = await writes.claim(sql, task, generation, owner, until, self._rules)
+            return Outcome(claimed, claimed.session)
+
+        claimed: Task = await self.transact(operation)
+        return claimed
+
+    async def claim_next(
+        self,
+        owner: Owner,
+        lease_s: float,
+        *,
+        agents: frozenset[str] | None = None,
+        any_host: bool = False,
+    ) -> Task | None:
+        """See the contract."""
+
+        async def operation(sql: Sql) -> Outcome:
+            until = clock.stamp(time.time() + lease_s)
+            found = await writes.claim_next(sql, owner, until, agents, any_host, self._rules)
+            return Outcome(found, found.session) if found else Outcome(None)
+
+        claimed: Task | None = await self.transact(operation)
+        return claimed
+
+    async def renew(self, task: str, generation: int, lease_s: float) -> None:
+        """See the contract."""
+
+        async def operation(sql: Sql) -> Outcome:
+            until = clock.stamp(time.time() + lease_s)
+            sql.forget()
+            if not await sql.run("put_lease", id=task, generation=generation, lease_until=until):
+                raise errors.StaleGeneration(f"task {task} is not in generation {generation} any more")
+            return Outcome(None)
+
+        await self.transact(operation)
+
+    async def set_status(
+        self,
+        task: str,
+        status: Status,
+        *,
+        generation: int | None = None,
+        reason: str | None = None,
+        outcome: dict[str, Any] | None = None,
+    ) -> Task:
+        """See the contract."""
+        change = c.SetStatus(status=status, reason=reason, outcome=outcome)
+        return await self._change_task(task, change, generation)
+
+    async def deliver(self, task: str, delivery: Delivery, generation: int) -> Task:
+        """See the contract."""
+        return await self._change_task(task, c.Deliver(delivery=delivery), generation)
+
+    async def _change_task(self, task: str, change: c.Change, generation: int | None) -> Task:
+        session = (await self.task(task)).session
+        commit = Commit(session, [change], task=task, generation=generation)
+        return (await self._write(commit)).view.tasks[task]
+
+    # --- news
+
+    async def cursor(self) -> str:
+        """See the contract."""
+        epoch, last = await self.query(_end)
+        return f"{epoch}.{last}"
+
+    async def changes(self, after: str | None = None, limit: int = reads.PAGE) -> Changes:
+        """See the contract."""
+
+        async def question(sql: Sql) -> tuple[str, int, list[Row], bool]:
+            epoch, last = await _end(sql)
+            place, gap = _place(after, epoch, last)
+            rows = await sql.rows("changes", budget=reads.PAGE_CHARACTERS, after=place, limit=limit)
+            return epoch, last, [(place,), *rows], gap
+
+        epoch, last, ((place,), *rows), gap = await self.query(question)
+        found = [Change(f"{epoch}.{row[0]}", row[1], as_event(row[2:])) for row in rows]
+        end = rows[-1][0] if rows else place
+        return Changes(found, f"{epoch}.{end}", gap, end < last)
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[Changes]:
+        """See the contract."""
+        async with self.listen() as ear:
+            while True:
+                ear.clear()
+                found = await self.changes(after)
+                after = found.cursor
+                if found.changes or found.gap:
+                    yield found
+                if not found.more:
+                    await ear.wait()
+
+
+class Listener(ABC):
+    """An ear for news: set whenever something may have been committed."""
+
+    async def __aenter__(self) -> Listener:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget what was heard."""
+
+    @abstractmethod
+    async def wait(self) -> None:
+        """Until something is heard, or it is time to look anyway."""
+
+
+def as_event(row: Row) -> Event:
+    """A log row as an event."""
+    seq, kind, at, task, replayed, origin, _spool, _last, body = row
+    where = None if origin is None else Origin(**decode(origin))
+    return Event(seq, kind, decode(body), at, task, bool(replayed), where)
+
+
+def write_tombstone(files: MirrorFiles, session: str, deletion: Deletion) -> bool:
+    """Say on disk that a session is deleted."""
+    path = files.home.tombstone(session)
+    if os.path.lexists(path):  # left by a restore that was cut short
+        files.quarantine(path, "a newer deletion")
+    fsio.create(path, [encode({"session": session, "deletion": deletion}) + b"\n"], files.disk)
+    return True
+
+
+def remove_tombstone(files: MirrorFiles, session: str) -> None:
+    """Take back a tombstone: its deletion was refused or undone."""
+    with suppress(FileNotFoundError):
+        files.disk.unlink(files.home.tombstone(session))
+    files.disk.sync_dir(files.home.trash)
+
+
+async def _end(sql: Sql) -> tuple[str, int]:
+    epoch = (await sql.rows("meta", name="epoch"))[0][0]
+    return epoch, (await sql.rows("last_log"))[0][0]
+
+
+def _place(cursor: str | None, epoch: str, last: int) -> tuple[int, bool]:
+    """Where a cursor points, and whether it is not one of this feed's."""
+    if cursor is None:
+        return 0, False
+    theirs, _, number = cursor.partition(".")
+    if theirs != epoch or not number.isascii() or not number.isdigit() or int(number) > last:
+        return 0, True
+    return int(number), False

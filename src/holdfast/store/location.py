@@ -1,0 +1,34 @@
+"""Which store is meant: `--store URL`, else $HOLDFAST_STORE, else `state.db` in the home."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from holdfast.errors import BadInput
+from holdfast.home import Home
+
+
+class Location(NamedTuple):
+    """Where a store is."""
+
+    kind: str  # sqlite | postgres
+    address: str  # a path, or a PostgreSQL URL
+
+
+def locate(home: Home, url: str | None = None) -> Location:
+    """The store of a home, or the one that `url` names."""
+    url = url or os.environ.get("HOLDFAST_STORE") or ""
+    if not url:
+        return Location("sqlite", home.database)
+    scheme, mark, rest = url.partition(":")
+    if mark and scheme in ("postgresql", "postgres"):
+        return Location("postgres", url)
+    if mark and scheme == "sqlite":
+        path = rest[2:] if rest.startswith("//") else rest
+        if path:
+            return Location("sqlite", os.path.abspath(os.path.expanduser(path)))
+    raise BadInput(
+        f"{url!r} names no store",
+        hint="sqlite:///path/to/state.db or postgresql://user@host/database",
+    )

@@ -1,0 +1,107 @@
+"""The mirror files of a home: appended to after each commit, never rewritten in place.
+
+Processes take turns by a lock on the folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast import clock, fsio
+from holdfast.fsio import DISK, Disk
+from holdfast.home import Home
+
+
+class MirrorFiles:
+    """Appending, sealing and moving; whoever calls holds `lock()`."""
+
+    def __init__(self, home: Home, disk: Disk = DISK):
+        self.home = home
+        self.disk = disk
+        self._lock_fd: int | None = None
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only process that touches the mirrors."""
+        if self._lock_fd is None:
+            path = os.path.join(self.home.sessions, ".lock")
+            self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let go of the lock file."""
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def append(self, session: str, offset: int, data: bytes) -> None:
+        """Add `data` at the file's end, which is `offset`; a file that is not there is made at 0."""
+        flags = os.O_WRONLY | os.O_APPEND
+        if offset == 0:
+            flags |= os.O_CREAT | os.O_EXCL
+        fd = self.disk.open(self.home.mirror(session), flags)
+        try:
+            try:
+                self.disk.write(fd, data)
+            except OSError:
+                self.disk.truncate(fd, offset)  # no half line is left behind
+                raise
+        finally:
+            self.disk.close(fd)
+
+    def size(self, session: str) -> int | None:
+        """How long the file is; None if it is not there."""
+        try:
+            return os.stat(self.home.mirror(session), follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return None
+
+    def sync(self, session: str) -> os.stat_result:
+        """Bring the file to disk; how it is."""
+        fd = self.disk.open(self.home.mirror(session), os.O_RDONLY)
+        try:
+            self.disk.sync(fd)
+            return os.fstat(fd)
+        finally:
+            self.disk.close(fd)
+
+    def sync_names(self) -> None:
+        """The names of new mirror files on disk."""
+        self.disk.sync_dir(self.home.sessions)
+
+    def bury(self, session: str) -> None:
+        """A deleted session's mirror into the trash; what is in the way there goes to quarantine."""
+        old, new = self.home.mirror(session), self.home.trashed(session)
+        if not os.path.lexists(old):
+            return
+        if os.path.lexists(new):
+            self.quarantine(new, "replaced in the trash")
+        fsio.move(old, new, self.disk)
+
+    def exhume(self, session: str) -> None:
+        """A deleted session's mirror back to its place, before its restore is recorded."""
+        old, new = self.home.trashed(session), self.home.mirror(session)
+        if os.path.lexists(old) and not os.path.lexists(new):
+            fsio.move(old, new, self.disk)
+
+    def quarantine(self, path: str, why: str) -> str:
+        """Move a file out of the way, with a note of when and why; where it is now."""
+        name = f"{clock.now().replace(':', '')}-{os.path.basename(path)}"
+        kept = os.path.join(self.home.quarantine, name)
+        note = json.dumps({"from": path, "why": why, "at": clock.now()}, indent=1)
+        fsio.create(kept + ".note.json", [note.encode()], self.disk)
+        fsio.move(path, kept, self.disk)
+        return kept
+
+
+def seal(seq: int, stat: os.stat_result) -> str:
+    """How a mirror that is level up to `seq` is known again without reading it."""
+    return f"{seq}/{stat.st_size}/{stat.st_mtime_ns}"

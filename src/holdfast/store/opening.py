@@ -1,0 +1,23 @@
+"""Open a store for writing, whichever it is."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.home import Home
+from holdfast.model.token import TokenRules
+from holdfast.store.base import BaseStore
+from holdfast.store.location import Location
+
+
+async def open_store(location: Location, home: Home, rules: TokenRules) -> BaseStore:
+    """The store, its schema made or brought up; nothing is healed here (see `recover`)."""
+    home.make()
+    if location.kind == "sqlite":
+        from holdfast.store.sqlite.store import SqliteStore
+
+        os.makedirs(os.path.dirname(location.address), mode=0o700, exist_ok=True)
+        return SqliteStore(location.address, home, rules)
+    from holdfast.store.postgres.store import PostgresStore
+
+    return await PostgresStore.open(location.address, home, rules)

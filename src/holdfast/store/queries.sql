@@ -1,0 +1,155 @@
+-- Every statement of both stores. A statement begins at a line `-- name: NAME` and ends at the next.
+-- `:word` is a parameter. SQLite and PostgreSQL read this same file (see statements.py); what one of
+-- them needs for itself (its tables, its way to lock) is in its own folder.
+
+-- name: meta
+select value from meta where name = :name
+
+-- name: set_meta
+insert into meta (name, value) values (:name, :value)
+on conflict (name) do update set value = excluded.value
+
+-- name: session
+select n, id, key, agent, cwd, host, title, state, worktree, archive, deletion, link, undone,
+  version, created_at, updated_at, seq, messages, tasks
+from session where id = :id
+
+-- name: metadata
+select metadata from session where n = :n
+
+-- name: live_key
+select id from session where key = :key and state = 'live'
+
+-- name: ids_like
+select id from session where id like :pattern order by id limit 2
+
+-- name: keyed
+select id from session where key = :key and state <> 'deleted'
+order by case state when 'live' then 0 else 1 end, updated_at desc, n desc limit 1
+
+-- name: sessions
+select s.n, s.id, s.key, s.agent, s.cwd, s.host, s.title, s.state, s.worktree, s.archive, s.deletion,
+  s.link, s.undone, s.metadata, s.version, s.created_at, s.updated_at, s.seq, s.messages, s.tasks,
+  (select t.status from task t where t.n = s.n order by t.place desc limit 1) as last_status,
+  (select t.id from task t where t.n = s.n order by t.place desc limit 1) as last_task
+from session s
+where (:state = 'all' or s.state = :state or (:state = 'present' and s.state <> 'deleted'))
+  and (:agent = '' or s.agent = :agent)
+  and (:key = '' or s.key = :key)
+  and (:pattern = '' or s.search like :pattern escape '\')
+  and (:empty = 1 or s.messages > 0 or s.tasks > 0 or s.worktree is not null)
+  and (s.updated_at, s.n) < (:before_at, :before_n)
+order by s.updated_at desc, s.n desc
+limit :limit
+
+-- name: add_session
+insert into session (n, id, key, agent, cwd, host, title, state, worktree, archive, deletion, link, undone,
+  metadata, version, created_at, updated_at, seq, messages, tasks, seal, search)
+values (:n, :id, :key, :agent, :cwd, :host, :title, :state, :worktree, :archive, :deletion, :link,
+  :undone, :metadata, :version, :created_at, :updated_at, :seq, :messages, :tasks, null, :search)
+
+-- name: next_n
+select coalesce(max(n), 0) + 1 from session
+
+-- name: put_session
+update session set key = :key, agent = :agent, cwd = :cwd, host = :host, title = :title, state = :state,
+  worktree = :worktree, archive = :archive, deletion = :deletion, link = :link, undone = :undone,
+  version = :version, created_at = :created_at, updated_at = :updated_at, seq = :seq,
+  messages = :messages, tasks = :tasks, search = :search
+where n = :n
+
+-- name: put_metadata
+update session set metadata = :metadata where n = :n
+
+-- name: put_place
+update session set seq = :seq, messages = :messages, updated_at = :updated_at where n = :n
+
+-- name: add_log
+insert into log (kind, at, replayed, origin, body, seq, id, n, task, spool, last)
+values (:kind, :at, :replayed, :origin, :body, :seq, :id, :n, :task, :spool, :last)
+
+-- name: last_log
+select coalesce(max(id), 0) from log
+
+-- name: log
+select seq, kind, at, task, replayed, origin, spool, last, body from log
+where n = :n and seq > :after order by seq limit :limit
+
+-- name: log_origins
+select origin from log where n = :n and seq > :after and origin is not null
+
+-- name: changes
+select l.id, s.id as session, l.seq, l.kind, l.at, l.task, l.replayed, l.origin, l.spool, l.last, l.body
+from log l join session s on s.n = l.n
+where l.id > :after order by l.id limit :limit
+
+-- name: tokens
+select agent, native_id, protocol, seen_in, at, task, status, reason from token
+where n = :n order by pos
+
+-- name: put_token
+insert into token (n, pos, agent, native_id, protocol, seen_in, at, task, status, reason)
+values (:n, :pos, :agent, :native_id, :protocol, :seen_in, :at, :task, :status, :reason)
+on conflict (n, pos) do update set protocol = excluded.protocol, status = excluded.status, reason = excluded.reason
+
+-- name: token_sessions
+select distinct s.id from token t join session s on s.n = t.n
+where t.agent = :agent and t.native_id = :native_id order by s.id
+
+-- name: task
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+from task t join session s on s.n = t.n where t.id = :id
+
+-- name: tasks
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+from task t join session s on s.n = t.n
+where (:session = '' or s.id = :session) and (:status = '' or t.status = :status)
+  and (s.state <> 'deleted' or s.id = :session)
+order by t.place limit :limit
+
+-- name: task_ids_like
+select id from task where id like :pattern order by id limit 2
+
+-- name: active_tasks
+select t.id from task t where t.n = :n and t.status in ('running', 'unreachable')
+
+-- name: retried
+select id from task where retry_of = :retry_of
+
+-- name: rivals
+select t.id from task t
+where t.status in ('running', 'unreachable') and t.id <> :task and (
+  t.n = :n or exists (
+    select 1 from token mine join token theirs
+      on theirs.agent = mine.agent and theirs.native_id = mine.native_id
+    where mine.n = :n and mine.status = 'current' and theirs.n = t.n and theirs.status = 'current'))
+order by t.place limit 1
+
+-- name: queue
+select t.id, t.generation, s.agent, s.host, t.n from task t join session s on s.n = t.n
+where t.status = 'queued' and s.state <> 'deleted' order by t.place
+
+-- name: put_task
+insert into task (id, n, place, prompt, status, queued_at, delivery, options, owner, generation,
+  lease_until, spool, reason, outcome, retry_of, started_at, ended_at)
+values (:id, :n, (select coalesce(max(place), 0) + 1 from task), :prompt, :status, :queued_at, :delivery,
+  :options, :owner, :generation, :lease_until, :spool, :reason, :outcome, :retry_of, :started_at, :ended_at)
+on conflict (id) do update set status = excluded.status, delivery = excluded.delivery,
+  owner = excluded.owner, generation = excluded.generation, lease_until = excluded.lease_until,
+  spool = excluded.spool, reason = excluded.reason, outcome = excluded.outcome,
+  started_at = excluded.started_at, ended_at = excluded.ended_at
+
+-- name: put_spool
+update task set spool = :spool where id = :id
+
+-- name: put_lease
+update task set lease_until = :lease_until
+where id = :id and generation = :generation and status in ('running', 'unreachable')
+
+-- name: heads
+select n, id, state, seq, seal, host, deletion, undone from session order by n
+
+-- name: put_seal
+update session set seal = :seal where id = :id

@@ -1,0 +1,183 @@
+"""What can be asked of a store, as plain JSON values.
+
+Kept free of msgspec and asyncio: a reading command pays for its imports on every start.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from holdfast import ids
+from holdfast.errors import Ambiguous, NotFound
+
+if TYPE_CHECKING:
+    from holdfast.store.sql import Row, Sql
+
+PAGE = 500  # records a page, at the most
+PAGE_CHARACTERS = 8_000_000  # of bodies a page; the record that passes it is the page's last
+LAST = ("~", 1 << 62)  # sorts after every (updated_at, n)
+
+Json = dict[str, Any]
+
+
+def session_view(row: Json) -> Json:
+    """A session's row as its header."""
+    view = dict(row)
+    del view["n"]
+    view["events"] = view.pop("seq")
+    for name in ("worktree", "archive", "deletion", "link"):
+        text = view[name]
+        view[name] = None if text is None else json.loads(text)
+    if "metadata" in view:
+        view["metadata"], view["metadata_problem"] = read_metadata(view["metadata"])
+    return view
+
+
+def read_metadata(text: str) -> tuple[Json | None, str | None]:
+    """The metadata, or None and what is wrong with the stored text; never a made-up empty object."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        return None, f"not JSON: {problem}"
+    if not isinstance(value, dict):
+        return None, f"a JSON {type(value).__name__}, not an object"
+    return value, None
+
+
+def task_view(row: Json) -> Json:
+    """A task's row as it is shown."""
+    view = dict(row)
+    for name in ("prompt", "options", "owner", "outcome"):
+        text = view[name]
+        view[name] = None if text is None else json.loads(text)
+    return view
+
+
+def event_json(row: Row) -> str:
+    """A log row as one line of the wire format, its body untouched."""
+    seq, kind, at, task, replayed, origin, _spool, _last, body = row
+    return (
+        f'{{"seq":{seq},"kind":"{kind}","body":{body},"at":"{at}",'
+        f'"task":{_quoted(task)},"replayed":{"true" if replayed else "false"},"origin":{origin or "null"}}}'
+    )
+
+
+def _quoted(text: str | None) -> str:
+    return "null" if text is None else f'"{text}"'
+
+
+async def session_row(sql: Sql, session: str) -> Json:
+    """The row of that session, but for its metadata."""
+    rows = await sql.dicts("session", id=session)
+    if not rows:
+        raise NotFound(f"there is no session {session}")
+    return rows[0]
+
+
+async def resolve(sql: Sql, name: str) -> str:
+    """The id of the session that `name` means: a whole id, a key, or an id's unique beginning."""
+    if ids.is_id(name, ids.SESSION):
+        if await sql.dicts("session", id=name):
+            return name
+    elif found := await sql.rows("keyed", key=name):
+        return str(found[0][0])
+    elif name.isalnum() and name.startswith(ids.SESSION):
+        return await _beginning(sql, "ids_like", name, "session")
+    raise NotFound(
+        f"there is no session with the id or key {name!r}", hint="`holdfast ls` shows what there is"
+    )
+
+
+async def resolve_task(sql: Sql, name: str) -> str:
+    """The id of the task that `name` is, or is the unique beginning of."""
+    if not (name.isalnum() and name.startswith(ids.TASK)):
+        raise NotFound(f"there is no task {name!r}", hint="`holdfast tasks` shows what there is")
+    return await _beginning(sql, "task_ids_like", name, "task")
+
+
+async def _beginning(sql: Sql, query: str, name: str, what: str) -> str:
+    found = await sql.rows(query, pattern=name + "%")
+    if len(found) > 1:
+        raise Ambiguous(f"several {what}s begin with {name}")
+    if not found:
+        raise NotFound(f"there is no {what} {name!r}")
+    return str(found[0][0])
+
+
+async def session(sql: Sql, session: str) -> Json:
+    """A session's header."""
+    row = await session_row(sql, session)
+    row["metadata"] = (await sql.rows("metadata", n=row["n"]))[0][0]
+    return session_view(row)
+
+
+async def sessions(
+    sql: Sql,
+    *,
+    state: str = "present",
+    agent: str = "",
+    key: str = "",
+    text: str = "",
+    empty: bool = False,
+    before: str | None = None,
+    limit: int = 50,
+) -> tuple[list[Json], str | None]:
+    """Headers, the latest first, and the cursor of the next page."""
+    before_at, before_n = LAST
+    if before:
+        at, _, number = before.partition("/")
+        if not number.isdigit():
+            raise NotFound(f"{before!r} is no page of this list")
+        before_at, before_n = at, int(number)
+    rows = await sql.dicts(
+        "sessions",
+        state=state,
+        agent=agent,
+        key=key,
+        pattern=like(text),
+        empty=int(empty),
+        before_at=before_at,
+        before_n=before_n,
+        limit=limit + 1,
+    )
+    more = len(rows) > limit
+    rows = rows[:limit]
+    next_page = f"{rows[-1]['updated_at']}/{rows[-1]['n']}" if more else None
+    return [session_view(row) for row in rows], next_page
+
+
+def like(text: str) -> str:
+    """A LIKE pattern (escape `\\`) that finds `text` anywhere in a search column."""
+    if not text:
+        return ""
+    folded = text.casefold()
+    for special in "\\%_":
+        folded = folded.replace(special, "\\" + special)
+    return f"%{folded}%"
+
+
+async def log(sql: Sql, session: str, after: int = 0, limit: int = PAGE) -> list[Row]:
+    """Records of a log after a seq: one page, bounded in number and size."""
+    row = await session_row(sql, session)
+    return await sql.rows("log", budget=PAGE_CHARACTERS, n=row["n"], after=after, limit=limit)
+
+
+async def tokens(sql: Sql, session: str) -> list[Json]:
+    """The lineage, oldest first."""
+    row = await session_row(sql, session)
+    return await sql.dicts("tokens", n=row["n"])
+
+
+async def task(sql: Sql, task: str) -> Json:
+    """One task."""
+    rows = await sql.dicts("task", id=task)
+    if not rows:
+        raise NotFound(f"there is no task {task}")
+    return task_view(rows[0])
+
+
+async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = 1000) -> list[Json]:
+    """Tasks in the order they were queued."""
+    rows = await sql.dicts("tasks", session=session, status=status, limit=limit)
+    return [task_view(row) for row in rows]

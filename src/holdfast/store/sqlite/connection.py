@@ -1,0 +1,115 @@
+"""Connections to a SQLite file: how they are opened, and what their errors mean to a user."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import apsw
+
+from holdfast import errors
+from holdfast.fsio import reported
+
+APPLICATION = 0x486F6C64  # "Hold", in the file's header
+BUSY_MS = 15_000  # how long to wait for another process's transaction
+CHECKPOINT_PAGES = 2000
+
+
+def open_writer(path: str, vfs: str | None = None) -> apsw.Connection:
+    """A connection that may write: WAL, every commit on disk before it is answered."""
+    _make_private(path)
+    with translated(path):
+        db = apsw.Connection(path, vfs=vfs)
+        db.set_busy_timeout(BUSY_MS)
+        if vfs is not None:
+            # Without shared memory a recording VFS sees every write (power-cut tests).
+            db.execute("pragma locking_mode=exclusive")
+        mode = db.execute("pragma journal_mode=wal").fetchone()
+        if mode != ("wal",):
+            db.close()
+            raise errors.StoreUnreadable(
+                f"{path} cannot be put into WAL mode (it is {mode[0] if mode else 'silent'})",
+                hint="a network file system cannot hold the store; choose a local HOLDFAST_HOME",
+            )
+        db.execute("pragma synchronous=full")
+        db.execute(f"pragma wal_autocheckpoint={CHECKPOINT_PAGES}")
+        db.execute("pragma journal_size_limit=16777216")
+        # Readers open the file read-only, which needs the -wal and -shm files to be there.
+        _keep_wal(db)
+    return db
+
+
+def open_reader(path: str) -> apsw.Connection:
+    """A connection that cannot write and never waits for a writer."""
+    if not os.path.exists(path):
+        raise errors.StoreMissing(f"there is no database at {path}")
+    with translated(path):
+        try:
+            db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+            db.set_busy_timeout(BUSY_MS)
+            db.execute("select count(*) from sqlite_schema").fetchone()
+        except apsw.CantOpenError:
+            if not os.path.exists(path + "-wal"):
+                # Nothing is in a WAL that is not there, so the file alone is the whole database.
+                db = apsw.Connection(
+                    f"file:{_uri(path)}?immutable=1",
+                    flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+                )
+                db.execute("select count(*) from sqlite_schema").fetchone()
+            else:
+                raise
+    return db
+
+
+def _make_private(path: str) -> None:
+    """The file for us alone from its first moment; SQLite gives -wal and -shm the same mode."""
+    with reported(path), suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _uri(path: str) -> str:
+    return os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _keep_wal(db: apsw.Connection) -> None:
+    import ctypes
+
+    on = ctypes.c_int(1)
+    db.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(on))
+
+
+class translated:
+    """Turn SQLite's errors into ours, naming the file."""
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, apsw.Error):
+            raise meaning(problem, self.path) from problem
+
+
+def meaning(problem: apsw.Error, path: str) -> errors.HoldfastError:
+    """Our error for one of SQLite's."""
+    what = f"{path}: {problem}"
+    if isinstance(problem, (apsw.BusyError, apsw.LockedError)):
+        return errors.StoreBusy(f"{path} is held by another process")
+    if isinstance(problem, apsw.FullError):
+        return errors.DiskFull(f"no room is left for {path}; nothing was half written")
+    if isinstance(problem, (apsw.CorruptError, apsw.NotADBError)):
+        return errors.StoreUnreadable(f"the database is damaged: {what}")
+    if isinstance(problem, (apsw.ReadOnlyError, apsw.PermissionsError)):
+        return errors.StoreReadOnly(f"the database cannot be written: {what}")
+    if isinstance(problem, apsw.CantOpenError):
+        if os.path.exists(path) and not os.access(os.path.dirname(path) or ".", os.W_OK):
+            return errors.StoreReadOnly(f"the database cannot be written: {what}")
+        return errors.StoreUnreadable(f"the database cannot be opened: {what}")
+    if isinstance(problem, apsw.IOError):
+        return errors.DiskFull(
+            f"the disk refused a write or read of the database: {what}",
+            hint="check the disk's room and health",
+        )
+    return errors.StoreUnreadable(f"the database answered: {what}")

@@ -1,0 +1,66 @@
+"""The schema's versions: made from nothing, brought up step by step after a backup, or refused if newer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import apsw
+
+from holdfast import clock, errors
+from holdfast.store.sqlite.connection import APPLICATION
+
+_SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
+
+# Step i brings version i+1 to version i+2; the schema file is always the newest version.
+STEPS: Sequence[str] = ()
+
+
+def newest(steps: Sequence[str] = STEPS) -> int:
+    """The version that this program writes."""
+    return len(steps) + 1
+
+
+def check(db: apsw.Connection, path: str) -> int:
+    """The file's version; refused if it is newer than this program or not a Holdfast store."""
+    (application,) = _row(db, "pragma application_id")
+    (version,) = _row(db, "pragma user_version")
+    if version > newest():
+        raise errors.SchemaNewer(f"{path} has schema {version}; this Holdfast knows up to {newest()}")
+    if version and application != APPLICATION:
+        raise errors.StoreUnreadable(f"{path} is a database, but not one of Holdfast's")
+    return int(version)
+
+
+def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str, steps: Sequence[str] = STEPS) -> None:
+    """Make the schema, or bring an older one up in one transaction after a backup."""
+    version = check(db, path)
+    if version == newest(steps):
+        return
+    if version:
+        os.makedirs(backups, mode=0o700, exist_ok=True)
+        copy = os.path.join(backups, f"state-v{version}-{clock.now().replace(':', '')}.db")
+        db.execute("vacuum into ?", (copy,))
+    db.execute("begin immediate")
+    try:
+        version = check(db, path)  # another process may have done it meanwhile
+        if version == 0:
+            with open(_SCHEMA, encoding="utf-8") as file:
+                db.execute(file.read())
+            db.execute("insert into meta values ('epoch', ?)", (epoch,))
+            version = newest(steps)
+        while version < newest(steps):
+            db.execute(steps[version - 1])
+            version += 1
+        db.execute(f"pragma application_id={APPLICATION}")
+        db.execute(f"pragma user_version={version}")
+    except BaseException:
+        db.execute("rollback")
+        raise
+    db.execute("commit")
+
+
+def _row(db: apsw.Connection, query: str) -> tuple[int]:
+    row = db.execute(query).fetchone()
+    assert row is not None
+    return row  # type: ignore[no-any-return]

@@ -1,0 +1,132 @@
+"""The thread that keeps the mirrors of a SQLite store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import apsw
+
+from holdfast import errors
+from holdfast.store.base import Outcome
+from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.mirror.keeper import LAG_S, QUIET_S, Keeper, Seal
+from holdfast.store.sql import Sql
+from holdfast.store.sqlite import steps
+from holdfast.store.sqlite.connection import open_reader, translated
+from holdfast.store.sqlite.sql import SqliteSql
+from holdfast.store.sqlite.writer import Writer
+
+RETRY_S = 1.0  # how long to wait before mirrors are tried again that could not be written
+
+log = logging.getLogger(__name__)
+
+
+class Errand(NamedTuple):
+    """Work on the mirror files, done when they are level."""
+
+    work: Callable[[MirrorFiles], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class MirrorThread:
+    """Follows the writer's commits with its own reading connection."""
+
+    def __init__(self, path: str, keeper: Keeper, writer: Writer):
+        self._path = path
+        self._keeper = keeper
+        self._writer = writer
+        self._news = threading.Event()
+        self._errands: list[Errand] = []
+        self._stop = False
+        self._db: apsw.Connection | None = None
+        self._thread = threading.Thread(target=self._run, name="holdfast-mirror", daemon=True)
+        self._thread.start()
+
+    def touch(self, sessions: list[str]) -> None:
+        """These sessions have new records."""
+        self._keeper.touch(sessions)
+        self._news.set()
+
+    async def run(self, work: Callable[[MirrorFiles], Any]) -> Any:
+        """The result of work on the files, with all that was committed before in them."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._errands.append(Errand(work, loop, future))
+        self._news.set()
+        return await future
+
+    async def close(self) -> None:
+        """Bring everything level, seal it, end."""
+        self._stop = True
+        self._news.set()
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        stop = False
+        while not stop:
+            self._news.wait(None if self._keeper.idle() else QUIET_S / 2)
+            if self._news.is_set() and not self._errands and not self._stop:
+                time.sleep(LAG_S if self._keeper.problem is None else RETRY_S)
+            self._news.clear()
+            stop = self._stop
+            errands, self._errands = self._errands, []
+            self._follow()
+            for errand in errands:
+                self._do(errand)
+            self._seal(all_of_them=stop)
+        if self._db is not None:
+            self._db.close()
+
+    def _follow(self) -> None:
+        try:
+            with translated(self._path):
+                if self._db is None:
+                    self._db = open_reader(self._path)
+                steps.run(self._keeper.follow(SqliteSql(self._db)))
+        except errors.HoldfastError as problem:
+            log.warning("mirrors cannot follow: %s", problem)
+            self._db = None
+
+    def _do(self, errand: Errand) -> None:
+        answer: Any
+        try:
+            with self._keeper.files.lock():
+                answer = Outcome(errand.work(self._keeper.files))
+        except Exception as problem:  # noqa: BLE001 - the caller gets it
+            answer = problem
+
+        def tell() -> None:
+            if errand.future.done():
+                return
+            if isinstance(answer, Outcome):
+                errand.future.set_result(answer.value)
+            else:
+                errand.future.set_exception(answer)
+
+        try:
+            errand.loop.call_soon_threadsafe(tell)
+        except RuntimeError:
+            log.debug("a caller's event loop ended before its answer")
+
+    def _seal(self, all_of_them: bool) -> None:
+        try:
+            sealed = self._keeper.quiet(all_of_them)
+            if sealed:
+                self._writer.submit_now(lambda sql: _put_seals(sql, sealed))
+        except (errors.HoldfastError, OSError) as problem:
+            # Without a seal the next start reads that mirror instead of only looking at it.
+            log.warning("mirrors could not be sealed: %s", problem)
+
+
+async def _put_seals(sql: Sql, sealed: list[Seal]) -> Outcome:
+    for session, seal in sealed:
+        await sql.run("put_seal", id=session, seal=seal)
+    return Outcome(None)

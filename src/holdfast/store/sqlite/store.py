@@ -1,0 +1,160 @@
+"""The store on one SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import apsw
+
+from holdfast import errors
+from holdfast.home import Home
+from holdfast.model.token import TokenRules
+from holdfast.store.base import BaseStore, Listener, Operation
+from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.mirror.keeper import Keeper
+from holdfast.store.sql import Sql
+from holdfast.store.sqlite import migrations, steps
+from holdfast.store.sqlite.connection import open_reader, open_writer, translated
+from holdfast.store.sqlite.mirror import MirrorThread
+from holdfast.store.sqlite.sql import SqliteSql
+from holdfast.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+LOOK_S = 0.05  # how often a follower looks for what other processes wrote
+
+
+class SqliteStore(BaseStore):
+    """See `store/contract.py`; reads run on the spot, writes go through the one writer thread."""
+
+    def __init__(
+        self,
+        path: str,
+        home: Home | None,
+        rules: TokenRules,
+        files: MirrorFiles | None = None,
+        connect: Callable[[str], apsw.Connection] = open_writer,
+    ):
+        if files is None and home is not None:
+            files = MirrorFiles(home)
+        super().__init__(rules, files)
+        self._path = path
+        backups = home.backups if home else os.path.dirname(path)
+        self._local = threading.local()
+        self._listeners: set[SqliteListener] = set()
+        self._keeper = Keeper(files, mine=lambda host: True) if files else None
+
+        def connection() -> apsw.Connection:
+            db = connect(path)
+            try:
+                with translated(path):
+                    migrations.bring_up(db, path, os.urandom(4).hex(), backups)
+            except BaseException:
+                db.close()
+                raise
+            return db
+
+        self._mirror: MirrorThread | None = None
+        self._writer = Writer(path, connection, self._announce)
+        if self._keeper is not None:
+            self._mirror = MirrorThread(path, self._keeper, self._writer)
+
+    @property
+    def mirror_problem(self) -> str | None:
+        """Why the mirrors lag behind, as long as they do."""
+        return self._keeper.problem if self._keeper else None
+
+    async def transact(self, operation: Operation) -> Any:
+        """Run an operation in the writer's next transaction."""
+        return await self._writer.submit(operation)
+
+    async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
+        """Ask in one read transaction; no writer is waited for."""
+        db = self._reader()
+        with translated(self._path):
+            db.execute("begin")
+            try:
+                return steps.run(question(SqliteSql(db)))  # type: ignore[arg-type]
+            finally:
+                db.execute("commit")
+
+    def listen(self) -> SqliteListener:
+        """An ear for commits of this process at once, and of others within a moment."""
+        return SqliteListener(self._listeners, self._reader())
+
+    async def with_mirrors(self, work: Callable[[MirrorFiles], T]) -> T | None:
+        """Run `work` in the mirror thread, with the mirrors level and locked."""
+        if self._mirror is None:
+            return None
+        result: T = await self._mirror.run(work)
+        return result
+
+    async def close(self) -> None:
+        """Finish what was handed in and let go of the file."""
+        db = getattr(self._local, "reader", None)
+        if db is not None:
+            db.close()
+            del self._local.reader
+        if self._mirror is not None:
+            await self._mirror.close()
+        await self._writer.close()  # last to close, so that it folds the WAL into the file
+        if self._files is not None:
+            self._files.close()
+
+    def _reader(self) -> apsw.Connection:
+        db: apsw.Connection | None = getattr(self._local, "reader", None)
+        if db is None:
+            db = self._local.reader = open_reader(self._path)
+        return db
+
+    def _announce(self, sessions: list[str]) -> None:
+        if self._mirror is not None:
+            self._mirror.touch(sessions)
+        for listener in list(self._listeners):
+            listener.ring()
+
+
+class SqliteListener(Listener):
+    """Rung by the writer of this process; looks at the file's data version for the others."""
+
+    def __init__(self, listeners: set[SqliteListener], db: apsw.Connection):
+        self._listeners = listeners
+        self._db = db
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._version = self._look()
+        listeners.add(self)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listeners.discard(self)
+
+    def ring(self) -> None:
+        """Called from the writer thread after a commit."""
+        try:
+            self._loop.call_soon_threadsafe(self._event.set)
+        except RuntimeError:
+            self._listeners.discard(self)  # its loop has ended
+
+    def clear(self) -> None:
+        """Forget what was heard."""
+        self._event.clear()
+        self._version = self._look()
+
+    async def wait(self) -> None:
+        """Until a commit of this process, or a sign of another's."""
+        while not self._event.is_set():
+            try:
+                await asyncio.wait_for(self._event.wait(), LOOK_S)
+            except TimeoutError:
+                if self._look() != self._version:
+                    return
+
+    def _look(self) -> int:
+        row = self._db.execute("pragma data_version").fetchone()
+        if row is None:
+            raise errors.StoreUnreadable()
+        return int(row[0])

@@ -1,0 +1,40 @@
+"""The statements of queries.sql by name, in the parameter style of a driver."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+class Statement(NamedTuple):
+    """One statement and the order of its parameters."""
+
+    text: str
+    names: tuple[str, ...]
+
+    def values(self, given: dict[str, Any]) -> tuple[Any, ...]:
+        """The parameters in the statement's order; a missing one is a KeyError."""
+        return tuple([given[name] for name in self.names])
+
+
+def load(path: str, mark: str) -> dict[str, Statement]:
+    """All statements of a file, with `mark` (`?` or `%s`) for each parameter."""
+    with open(path, encoding="utf-8") as file:
+        parts = _NAME.split(file.read())
+    statements = {}
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        text = text.strip()
+        if mark == "%s":
+            text = text.replace("%", "%%")
+        names = tuple(_PARAMETER.findall(text))
+        statements[name] = Statement(_PARAMETER.sub(mark, text), names)
+    return statements
+
+
+def shared(mark: str) -> dict[str, Statement]:
+    """The statements that both stores run."""
+    return load(os.path.join(os.path.dirname(__file__), "queries.sql"), mark)

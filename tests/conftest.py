@@ -1,0 +1,58 @@
+"""The fixtures that all tests share: a home, a store of each kind, and openers of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.agents.registry import Registry
+from holdfast.home import Home
+from holdfast.store.base import BaseStore
+from holdfast.store.location import Location
+from holdfast.store.opening import open_store
+
+pytest_plugins = ["tests.postgres_server"]
+
+# Every agent, and one from a config file; all must be protected alike.
+REGISTRY = Registry.from_config({"my-acp": {"command": ["my-acp", "--acp"]}})
+
+Opener = Callable[[], Awaitable[BaseStore]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home with its folders."""
+    found = Home(str(tmp_path / "home"))
+    found.make()
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def location(request: pytest.FixtureRequest, home: Home) -> Location:
+    """An empty store's place, on each kind of store."""
+    if request.param == "sqlite":
+        return Location("sqlite", home.database)
+    url: str = request.getfixturevalue("postgres_url")
+    return Location("postgres", url)
+
+
+@pytest.fixture
+async def opener(location: Location, home: Home) -> AsyncIterator[Opener]:
+    """Opens the test's one store; each call is one more opener, as another process would be."""
+    opened: list[BaseStore] = []
+
+    async def open_one() -> BaseStore:
+        opened.append(await open_store(location, home, REGISTRY.token_rules()))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+async def store(opener: Opener) -> BaseStore:
+    """An empty store."""
+    return await opener()
