@@ -1,4 +1,4 @@
-"""The views of a log: sessions, tokens and tasks are what `fold` makes of its records, live and in a rebuild."""
+"""The views of a log: sessions, tokens and tasks are what `fold` makes of its records."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def apply(session_id: str, view: View, change: c.Change, at: str, task: str | No
         return replace(view, session=_session(session_id, view.session, change, at))
     if kind == "token":
         return replace(view, tokens=_tokens(view.tokens, change, at, task))
-    assert task is not None and view.session is not None
-    before = view.tasks.get(task)
+    before = view.tasks.get(task) if task is not None else None
+    if task is None or view.session is None or (before is None and not isinstance(change, c.QueueTask)):
+        return view  # the record that it follows from was lost
     after = _task(session_id, task, before, change, at)
     session = view.session
     if before is None:
@@ -104,7 +105,8 @@ def _session(session_id: str, session: Session | None, change: c.Change, at: str
             link=change.link,
             metadata=change.metadata,
         )
-    assert session is not None, "a log begins with its creation"
+    if session is None:
+        raise StoreUnreadable(f"the log of {session_id} does not begin with its creation")
     match change:
         case c.PatchMetadata():
             return replace(
@@ -165,11 +167,14 @@ def _tokens(tokens: tuple[Token, ...], change: c.Change, at: str, task: str | No
 def _restatus(
     tokens: tuple[Token, ...], change: c.RevokeToken | c.ReinstateToken, old: str, new: str
 ) -> tuple[Token, ...]:
-    last = max(
+    places = [
         i
         for i, t in enumerate(tokens)
         if (t.agent, t.native_id, t.status) == (change.agent, change.native_id, old)
-    )
+    ]
+    if not places:
+        return tokens  # the record that it follows from was lost
+    last = places[-1]
     changed = replace(tokens[last], status=new, reason=change.reason)
     return (*tokens[:last], changed, *tokens[last + 1 :])
 

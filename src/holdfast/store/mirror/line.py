@@ -1,13 +1,14 @@
 """Records as lines of a mirror file, and back.
 
-A line is a pure function of its record, so the database knows how long every mirror must be without
-looking, and the two can be compared byte by byte. The last line of each commit carries a checksum of
-the commit's lines: without the database it still tells whole commits from torn or altered ones.
+A line is a pure function of its record, so a mirror can be compared with its log byte by byte. The
+last line of each commit carries a checksum of the commit's lines: without the database it still
+tells whole commits from torn or altered ones.
 """
 
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 from zlib import crc32
 
 from holdfast import clock
@@ -22,54 +23,65 @@ class BadLine(ValueError):
         super().__init__(reason)
 
 
+class Parsed(NamedTuple):
+    """A line's record, the checksum it claims for its commit, and its bytes that this covers."""
+
+    record: Record
+    crc: int | None
+    covered: bytes
+
+
 def write(session: str, record: Record, crc: int = 0) -> tuple[bytes, int]:
     """A record's line with its newline, and the checksum of its commit so far.
 
     `crc` is what the line before gave; a commit's last line ends with the checksum and gives 0.
     """
-    seq, kind, at, task, replayed, origin, spool, last, body = record
-    owner = "null" if task is None else f'"{task}"'
-    line = (
-        f'{{"session":"{session}","seq":{seq},"kind":"{kind}","at":"{at}",'
-        f'"task":{owner},"replayed":{"true" if replayed else "false"},'
-        f'"origin":{origin or "null"},"spool":{"null" if spool is None else spool},"body":{body}'
-    ).encode()
+    line = _text(session, record).encode()
     crc = crc32(line, crc)
-    return (b'%b,"crc":"%08x"}\n' % (line, crc), 0) if last else (line + b"}\n", crc)
+    return (b'%b,"crc":"%08x"}\n' % (line, crc), 0) if record.last else (line + b"}\n", crc)
 
 
-def read(session: str, line: bytes, crc: int = 0) -> tuple[Record, int]:
-    """The record of a line without its newline and the checksum so far; BadLine where there is none."""
+def read(session: str, line: bytes) -> Parsed:
+    """What a line without its newline holds; BadLine where that is no record."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         raise BadLine("torn") from None
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or "session" not in value:
         raise BadLine("not_a_record")
-    if value.get("session") != session:
+    if value["session"] != session:
         raise BadLine("wrong_session")
     try:
-        last = "crc" in value
-        origin = value["origin"]
+        crc = int(value["crc"], 16) if "crc" in value else None
         record = Record(
             value["seq"],
             value["kind"],
             value["at"],
             value["task"],
             value["replayed"],
-            None if origin is None else _between(line, b'"origin":', b',"spool":'),
+            None if value["origin"] is None else _between(line, b'"origin":', b',"spool":'),
             value["spool"],
-            last,
-            _body(line, last),
+            crc is not None,
+            _body(line, crc is not None),
         )
+        covered = _text(session, record).encode()
+        end = b"}" if crc is None else b',"crc":"%08x"}' % crc
+        ours = covered + end == line and type(record.seq) is int and clock.is_stamp(record.at)
     except (KeyError, TypeError, ValueError):
-        raise BadLine("not_a_record") from None
-    if not clock.is_stamp(record.at):
-        raise BadLine("not_a_record")
-    again, crc = write(session, record, crc)
-    if again[:-1] != line:
-        raise BadLine("altered")
-    return record, crc
+        ours = False
+    if not ours:
+        raise BadLine("not_a_record")  # whatever it is, this program did not write it
+    return Parsed(record, crc, covered)
+
+
+def _text(session: str, record: Record) -> str:
+    seq, kind, at, task, replayed, origin, spool, _last, body = record
+    owner = "null" if task is None else f'"{task}"'
+    return (
+        f'{{"session":"{session}","seq":{seq},"kind":"{kind}","at":"{at}",'
+        f'"task":{owner},"replayed":{"true" if replayed else "false"},'
+        f'"origin":{origin or "null"},"spool":{"null" if spool is None else spool},"body":{body}'
+    )
 
 
 def _body(line: bytes, has_crc: bool) -> str:

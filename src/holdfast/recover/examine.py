@@ -1,0 +1,363 @@
+"""Looking at a home: one `stat` a session, content only where that is not enough. Nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat as statmode
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from holdfast import errors, fsio, ids
+from holdfast.home import Home
+from holdfast.model.record import Record
+from holdfast.recover import reading
+from holdfast.recover.adopt import fold_log, load_view
+from holdfast.recover.finding import Finding, Signature
+from holdfast.store.mirror.compare import Position, compare
+from holdfast.store.mirror.files import seal
+from holdfast.store.sql import Sql
+
+ENDING = ".jsonl"
+UNKNOWN = "?"  # the id of a deletion whose tombstone cannot be read
+
+
+class Head(NamedTuple):
+    """A session as the database has it."""
+
+    n: int
+    id: str
+    state: str
+    seq: int
+    seal: str | None
+    host: str | None
+    deletion: str | None
+    undone: str | None
+
+
+class Sight(NamedTuple):
+    """A mirror file as it lies there."""
+
+    path: str
+    stat: os.stat_result
+
+    @property
+    def signature(self) -> Signature:
+        """The file as it was looked at."""
+        return (self.stat.st_ino, self.stat.st_size, self.stat.st_mtime_ns)
+
+
+class Survey(NamedTuple):
+    """All there is to see in the folders."""
+
+    mirrors: dict[str, Sight]
+    trashed: dict[str, Sight]
+    tombstones: dict[str, dict[str, Any]]
+    strange: list[Finding]
+
+
+class Looked(NamedTuple):
+    """What an examination came to."""
+
+    findings: list[Finding]
+    unsealed: list[tuple[str, str]]  # mirrors that are level, with the seal they should have
+    sessions: int
+    compared: int
+
+
+def survey(home: Home) -> Survey:
+    """What lies in `sessions/` and `trash/`; what does not belong there is named."""
+    strange: list[Finding] = []
+    mirrors = dict(_mirrors(home.sessions, strange))
+    trashed = dict(_mirrors(home.trash, strange))
+    return Survey(mirrors, trashed, dict(_tombstones(home.trash, strange)), strange)
+
+
+async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
+    """Compare database and mirrors. `mine`: mirror only this host's sessions; None: all."""
+    seen = survey(home)
+    findings = list(seen.strange)
+    unsealed: list[tuple[str, str]] = []
+    compared = 0
+    heads = [Head(*row) for row in await sql.rows("heads")]
+    for head in heads:
+        sight = seen.mirrors.pop(head.id, None)
+        tombstone = seen.tombstones.pop(head.id, None)
+        trashed = seen.trashed.pop(head.id, None)
+        found = _deletion(head, sight, tombstone)
+        if found is not None:
+            findings.append(found)
+        elif head.state != "deleted":
+            if sight is None:
+                if mine is None or head.host in (None, mine):
+                    findings.append(_missing(head, trashed))
+            elif deep or head.seal != seal(head.seq, sight.stat):
+                compared += 1
+                found = await _look_closer(sql, head, sight, unsealed)
+                if found is not None:
+                    findings.append(found)
+        if deep and (drift := await _view_drift(sql, head)) is not None:
+            findings.append(drift)
+    for session in sorted({*seen.mirrors, *seen.trashed}):
+        findings.append(_not_in_database(session, seen))
+    return Looked(findings, unsealed, len(heads), compared)
+
+
+# --- one session
+
+
+def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None) -> Finding | None:
+    """What is unfinished about a delete or a restore."""
+    if head.state == "deleted":
+        if sight is not None:
+            return Finding(
+                code="deleted_reappeared",
+                subject=head.id,
+                text="a mirror of this deleted session lies among the live ones",
+                action="move it into the trash",
+                signature=sight.signature,
+            )
+        if tombstone is None:
+            return Finding(
+                code="tombstone_missing",
+                subject=head.id,
+                text="the session is deleted, but no tombstone says so on disk",
+                action="write the tombstone",
+            )
+        return None
+    if tombstone is None or tombstone["deletion"]["id"] == UNKNOWN:
+        return None
+    if head.undone == tombstone["deletion"]["id"]:
+        return Finding(
+            code="tombstone_stale",
+            subject=head.id,
+            text="the session was restored; its tombstone was left behind",
+            action="remove the tombstone",
+        )
+    return Finding(
+        code="delete_unfinished",
+        subject=head.id,
+        text="a tombstone says that this session was deleted; the database does not know it",
+        action="delete it",
+        evidence={"deletion": tombstone["deletion"]},
+    )
+
+
+def _missing(head: Head, trashed: Sight | None) -> Finding:
+    where = " (a copy is in the trash)" if trashed else ""
+    return Finding(
+        code="mirror_missing",
+        subject=head.id,
+        text=f"the session has {head.seq} records and no mirror{where}",
+        action="make it anew from the database",
+    )
+
+
+async def _look_closer(sql: Sql, head: Head, sight: Sight, unsealed: list[tuple[str, str]]) -> Finding | None:
+    """Read a mirror beside its log."""
+    try:
+        found = await compare(sql, head.n, head.id, sight.path)
+        if found.result == "level":
+            unsealed.append((head.id, seal(head.seq, sight.stat)))
+            return None
+        if found.result == "short" and found.level.seq:
+            cut = head.seal is not None and sight.stat.st_size < int(head.seal.split("/")[1])
+            parting = CUT if cut else BEHIND
+            facts: dict[str, Any] = {}
+        elif sight.stat.st_size == 0:
+            parting, facts = EMPTY, {}
+        else:
+            parting, facts = await _parting(sql, head, sight, found.level)
+    except OSError as problem:
+        return _unreadable(sight.path, problem)
+    facts |= {"records": head.seq, "alike": found.level.seq, "bytes": sight.stat.st_size}
+    return Finding(
+        code=parting.code,
+        subject=head.id,
+        text=parting.text.format(**facts),
+        action=parting.action,
+        evidence=facts,
+        signature=sight.signature,
+    )
+
+
+class Parting(NamedTuple):
+    """A way in which a mirror can part from its log."""
+
+    code: str
+    text: str
+    action: str
+
+
+ANEW = "put it into quarantine and make it anew from the database"
+EMPTY = Parting("mirror_empty", "the mirror has zero bytes", ANEW)
+CUT = Parting("mirror_short", "the mirror was cut after record {alike}", ANEW)
+BEHIND = Parting("mirror_behind", "the mirror ends at record {alike} of {records}", "add what it lacks")
+LONGER = Parting(
+    "database_behind",
+    "the mirror has {new} records that the database lacks",
+    "put them back into the database",
+)
+OTHER = Parting(
+    "conflict",
+    "{other} records have other content in the mirror than in the database; both are kept",
+    ANEW,
+)
+DAMAGED = Parting("mirror_damaged", "the mirror is damaged behind record {alike}", ANEW)
+BY_DAMAGE = {
+    "torn": Parting("mirror_torn", "the mirror is torn behind record {alike}", ANEW),
+    "wrong_session": Parting("mirror_wrong_session", "it holds records of another session", ANEW),
+}
+
+
+async def _parting(sql: Sql, head: Head, sight: Sight, level: Position) -> tuple[Parting, dict[str, Any]]:
+    """What a mirror holds from the byte on where it parts from the log."""
+    damage: str | None = None
+    other: list[int] = []
+    new = 0
+    for piece in reading.read(head.id, sight.path, level.offset, level.seq):
+        damage = damage or piece.damage
+        if piece.damage not in (None, "altered"):
+            continue
+        first = piece.records[0].seq
+        rows = await sql.rows("log", n=head.n, after=first - 1, limit=len(piece.records))
+        stored = {row[0]: Record(*row) for row in rows}
+        for record in piece.records:
+            if record.seq in stored:
+                if stored[record.seq] != record:
+                    other.append(record.seq)
+            elif piece.damage is None and record.seq == head.seq + new + 1:
+                new += 1
+    facts = {"new": new, "other": len(other), "seqs": other[:100], "damage": damage}
+    if other:
+        return OTHER, facts
+    if new and level.seq == head.seq and damage is None:
+        return LONGER, facts
+    return BY_DAMAGE.get(damage or "", DAMAGED), facts
+
+
+def _not_in_database(session: str, seen: Survey) -> Finding:
+    """A mirror whose session the database does not have."""
+    tombstone = seen.tombstones.pop(session, None)
+    sight = seen.mirrors.get(session) or seen.trashed[session]
+    try:
+        first = next(reading.read(session, sight.path), None)
+    except OSError as problem:
+        return _unreadable(sight.path, problem)
+    begins = first is not None and bool(first.records) and first.records[0].seq == 1
+    if not begins or first is None or first.records[0].kind != "session":
+        return Finding(
+            code="mirror_unreadable",
+            subject=session,
+            text="the mirror has no readable beginning and its session is not in the database",
+            action=None,
+            evidence={"damage": first.damage if first else "empty", "file": sight.path},
+        )
+    deleted = tombstone is not None or session not in seen.mirrors
+    return Finding(
+        code="deleted_not_in_database" if deleted else "session_missing",
+        subject=session,
+        text="the database does not have this session" + ("; it stays deleted" if deleted else ""),
+        action="put it back into the database" + (", as deleted" if deleted else ""),
+        evidence={"deletion": tombstone["deletion"]} if tombstone else {},
+        signature=sight.signature,
+    )
+
+
+async def _view_drift(sql: Sql, head: Head) -> Finding | None:
+    """The views in the tables beside what the log says."""
+    _, kept = await load_view(sql, head.id)
+    try:
+        told = await fold_log(sql, head.n, head.id)
+    except errors.StoreUnreadable as problem:
+        return Finding(code="log_unreadable", subject=head.id, text=str(problem), action=None)
+    if kept.session is not None and kept.session.metadata is None:
+        text = (await sql.rows("metadata", n=head.n))[0][0]
+        return Finding(
+            code="metadata_unreadable",
+            subject=head.id,
+            text=f"the stored metadata cannot be read: {kept.session.metadata_problem}",
+            action="rebuild it from the log; the stored text goes into quarantine",
+            evidence={"stored": text[:200]},
+        )
+    if kept == told:
+        return None
+    return Finding(
+        code="view_drift",
+        subject=head.id,
+        text="header, tokens or tasks are not what the log says",
+        action="rebuild them from the log",
+    )
+
+
+# --- the folders
+
+
+def _mirrors(folder: str, strange: list[Finding]) -> Iterator[tuple[str, Sight]]:
+    now = time.time()
+    for entry in os.scandir(folder) if os.path.isdir(folder) else ():
+        name, ending = os.path.splitext(entry.name)
+        if entry.name == ".lock" or entry.name.endswith(".tombstone.json"):
+            continue
+        if fsio.TEMP_MARK in entry.name:
+            if now - entry.stat(follow_symlinks=False).st_mtime > fsio.TEMP_OLD_S:
+                strange.append(
+                    Finding(
+                        code="temp_litter",
+                        subject=entry.name,
+                        text="a temporary file that a dead process left behind",
+                        action="remove it",
+                        evidence={"file": entry.path},
+                    )
+                )
+            continue
+        what = entry.stat(follow_symlinks=False)
+        if ending == ENDING and ids.is_id(name, ids.SESSION) and statmode.S_ISREG(what.st_mode):
+            yield name, Sight(entry.path, what)
+        else:
+            strange.append(_foreign(entry.path, entry.name, what))
+
+
+def _foreign(path: str, name: str, what: os.stat_result) -> Finding:
+    kind = "a file"
+    if statmode.S_ISDIR(what.st_mode):
+        kind = "a directory"
+    elif statmode.S_ISLNK(what.st_mode):
+        kind = "a link" if os.path.exists(path) else "a dangling link"
+    return Finding(
+        code="foreign_file",
+        subject=name,
+        text=f"{kind} that is no mirror; it is left alone",
+        action=None,
+        evidence={"file": path},
+    )
+
+
+def _tombstones(folder: str, strange: list[Finding]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for entry in os.scandir(folder) if os.path.isdir(folder) else ():
+        session = entry.name.removesuffix(".tombstone.json")
+        if session == entry.name:
+            continue
+        try:
+            with open(entry.path, "rb") as file:
+                note = json.loads(file.read())
+            if note["session"] != session or not isinstance(note["deletion"]["id"], str):
+                raise ValueError("it is of another session")
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            strange.append(_unreadable(entry.path, problem))
+            if ids.is_id(session, ids.SESSION):
+                # Enough to keep a session deleted that only a file still has, not to delete one.
+                yield session, {"deletion": {"id": UNKNOWN, "by": "?", "reason": "?"}}
+            continue
+        yield session, note
+
+
+def _unreadable(path: str, problem: Exception) -> Finding:
+    return Finding(
+        code="unreadable_file",
+        subject=os.path.basename(path),
+        text=f"it cannot be read ({problem}); it is left alone",
+        action=None,
+        evidence={"file": path},
+    )

@@ -1,0 +1,259 @@
+"""What is done about each finding. Nothing is overwritten: what is replaced goes into quarantine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from holdfast import fsio
+from holdfast.home import Home
+from holdfast.model import change as c
+from holdfast.model.commit import Commit
+from holdfast.model.record import Record
+from holdfast.model.session import Deletion
+from holdfast.recover import reading
+from holdfast.recover.adopt import adopt, refold
+from holdfast.recover.finding import Done, Finding, Signature
+from holdfast.store.base import BaseStore, Outcome, remove_tombstone, write_tombstone
+from holdfast.store.mirror import line
+from holdfast.store.mirror.compare import pages
+from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.sql import Sql
+
+BY = "holdfast heal"
+CHUNK = 2000  # records adopted in one transaction
+
+LIVE_WINS = "its file has changed meanwhile and was left alone"
+
+
+async def repair(store: BaseStore, home: Home, finding: Finding) -> Done:
+    """Do what the finding's action says; what was done, in a sentence."""
+    result, kept = await REPAIRS[finding.code](store, home, finding)
+    return Done(finding=finding.id, code=finding.code, subject=finding.subject, result=result, kept=kept)
+
+
+Result = tuple[str, list[str]]
+
+
+async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """The mirror from the database; the old file into quarantine."""
+    session = finding.subject
+    if finding.evidence.get("new") and finding.code != "conflict":
+        await _adopt_file(store, session, home.mirror(session), damaged_too=False)
+    path = home.mirror(session)
+    temp = fsio.temp_name(path)
+    try:
+        await store.query(lambda sql: _write_lines(sql, session, temp))
+        return await _put_in_place(store, finding, temp)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temp)
+
+
+async def _write_lines(sql: Sql, session: str, path: str) -> None:
+    n = (await sql.dicts("session", id=session))[0]["n"]
+    fd = fsio.DISK.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with fsio.reported(path):
+        try:
+            crc = 0
+            async for page in pages(sql, n):
+                for record in page:
+                    data, crc = line.write(session, record, crc)
+                    fsio.DISK.write(fd, data)
+            fsio.DISK.sync(fd)
+        finally:
+            fsio.DISK.close(fd)
+
+
+async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result:
+    session = finding.subject
+
+    def swap(files: MirrorFiles) -> Result:
+        path = files.home.mirror(session)
+        kept = []
+        if finding.signature is not None:
+            if signature(path) != finding.signature:
+                return LIVE_WINS, []
+            kept.append(files.quarantine(path, finding.text))
+        try:
+            files.disk.link(temp, path)
+        except FileExistsError:
+            return LIVE_WINS, kept
+        files.disk.sync_dir(files.home.sessions)
+        return "made anew from the database", kept
+
+    result = await store.with_mirrors(swap)
+    assert result is not None
+    await touch(store, session)
+    return result
+
+
+async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """The keeper levels a mirror that is only behind."""
+    await touch(store, finding.subject)
+    await store.with_mirrors(lambda files: None)
+    return "brought level with the database", []
+
+
+async def put_records_back(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """Into the database what only the mirror has."""
+    session = finding.subject
+    count, _ = await _adopt_file(store, session, home.mirror(session), damaged_too=False)
+    return f"{count} records went back into the database", []
+
+
+async def put_session_back(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """A whole session from its mirror; a damaged file is then made anew."""
+    session = finding.subject
+    count, damaged = await _adopt_file(store, session, home.mirror(session), damaged_too=True)
+    if (await store.session(session)).state == "deleted":
+        # Its own log says so; only the tombstone and the move were lost.
+        await finish_deletion(store, session)
+        return f"{count} records went back into the database, as deleted", []
+    result, kept = f"{count} records went back into the database", list[str]()
+    if damaged:
+        anew, kept = await make_mirror_anew(store, home, finding)
+        result += f"; the damaged mirror was {anew}" if kept else ""
+    return result, kept
+
+
+async def put_deleted_back(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """A deleted session back into the database, where it stays deleted until it is restored."""
+    session = finding.subject
+    await store.with_mirrors(lambda files: files.bury(session))
+    await _adopt_file(store, session, home.trashed(session), damaged_too=True)
+    await finish_deletion(store, session, finding.evidence.get("deletion"))
+    return "put back into the database, as deleted", []
+
+
+async def delete(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """Finish a delete that was cut short, or that an old backup of the database does not know."""
+    await finish_deletion(store, finding.subject, finding.evidence.get("deletion"))
+    return "deleted, as its tombstone says", []
+
+
+async def finish_deletion(store: BaseStore, session: str, known: dict[str, str] | None = None) -> None:
+    """Make log, tombstone and files agree that a session is deleted."""
+    header = await store.session(session)
+    if header.state != "deleted":
+        known = known or {}
+        change = c.Delete(
+            id=known.get("id", os.urandom(8).hex()),
+            by=known.get("by", BY),
+            reason=known.get("reason", "its files lay in the trash"),
+        )
+        await store.commit(Commit(session, [change]))
+        header = await store.session(session)
+    deletion = header.deletion
+    assert deletion is not None
+    await store.with_mirrors(lambda files: _entomb(files, session, deletion))
+
+
+def _entomb(files: MirrorFiles, session: str, deletion: Deletion) -> None:
+    with suppress(FileExistsError):
+        if not os.path.lexists(files.home.tombstone(session)):
+            write_tombstone(files, session, deletion)
+    files.bury(session)
+
+
+async def bury(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """A deleted session's file that has come back goes to the trash again."""
+    await finish_deletion(store, finding.subject)
+    return "moved into the trash", []
+
+
+async def write_the_tombstone(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """Say on disk what the database says."""
+    await finish_deletion(store, finding.subject)
+    return "written", []
+
+
+async def remove_the_tombstone(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """The session was restored."""
+    await store.with_mirrors(lambda files: remove_tombstone(files, finding.subject))
+    return "removed", []
+
+
+async def remove_litter(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """A temporary file of nobody who lives."""
+    with suppress(FileNotFoundError):
+        os.unlink(finding.evidence["file"])
+    return "removed", []
+
+
+async def rebuild_views(store: BaseStore, home: Home, finding: Finding) -> Result:
+    """Header, tokens and tasks from the log; metadata that could not be read is kept aside."""
+    session = finding.subject
+    kept = []
+    if finding.code == "metadata_unreadable":
+        stored = await store.query(lambda sql: _stored_metadata(sql, session))
+        path = os.path.join(home.quarantine, f"{session}-{os.urandom(4).hex()}.metadata")
+        fsio.create(path, [stored.encode("utf-8", "surrogatepass")])
+        kept.append(path)
+    await refold(store, session)
+    return "rebuilt from the log", kept
+
+
+async def _stored_metadata(sql: Sql, session: str) -> str:
+    n = (await sql.dicts("session", id=session))[0]["n"]
+    return str((await sql.rows("metadata", n=n))[0][0])
+
+
+async def _adopt_file(store: BaseStore, session: str, path: str, damaged_too: bool) -> tuple[int, bool]:
+    """The records of a mirror into the database; how many, and whether the file is damaged."""
+    count, damaged = 0, False
+    waiting: list[Record] = []
+    for piece in reading.read(session, path):
+        damaged = damaged or piece.damage is not None
+        if piece.damage is not None and not damaged_too:
+            continue
+        waiting += piece.records
+        if len(waiting) >= CHUNK:
+            count += await adopt(store, session, waiting)
+            waiting = []
+    if waiting:
+        count += await adopt(store, session, waiting)
+    return count, damaged
+
+
+async def touch(store: BaseStore, session: str) -> None:
+    """Let the keeper look at a mirror again."""
+
+    async def nothing(sql: Sql) -> Outcome:
+        return Outcome(None, session)
+
+    await store.transact(nothing)
+
+
+def signature(path: str) -> Signature | None:
+    """A file as it is now."""
+    try:
+        what = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return (what.st_ino, what.st_size, what.st_mtime_ns)
+
+
+Repair = Callable[[BaseStore, Home, Finding], Awaitable[Result]]
+
+REPAIRS: dict[str, Repair] = {
+    "mirror_missing": make_mirror_anew,
+    "mirror_empty": make_mirror_anew,
+    "mirror_short": make_mirror_anew,
+    "mirror_torn": make_mirror_anew,
+    "mirror_damaged": make_mirror_anew,
+    "mirror_wrong_session": make_mirror_anew,
+    "conflict": make_mirror_anew,
+    "mirror_behind": add_what_it_lacks,
+    "database_behind": put_records_back,
+    "session_missing": put_session_back,
+    "deleted_not_in_database": put_deleted_back,
+    "delete_unfinished": delete,
+    "deleted_reappeared": bury,
+    "tombstone_missing": write_the_tombstone,
+    "tombstone_stale": remove_the_tombstone,
+    "temp_litter": remove_litter,
+    "metadata_unreadable": rebuild_views,
+    "view_drift": rebuild_views,
+}

@@ -1,0 +1,85 @@
+"""What a damaged database still gives that no mirror has."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import apsw
+
+from holdfast import errors
+from holdfast.model.record import Record
+from holdfast.recover.adopt import adopt
+from holdfast.recover.finding import Done
+from holdfast.store.base import BaseStore
+from holdfast.store.sqlite.connection import open_reader
+from holdfast.store.sqlite.sql import SqliteSql
+
+PAGE = 100
+
+log = logging.getLogger(__name__)
+
+
+async def salvage(store: BaseStore, kept: list[str]) -> list[Done]:
+    """Adopt the records of a quarantined database that follow what the mirrors had."""
+    path = next((p for p in kept if p.endswith(".db")), None)
+    if path is None or os.path.getsize(path) == 0:
+        return []
+    try:
+        old = open_reader(path)
+    except (errors.HoldfastError, apsw.Error) as problem:
+        log.warning("nothing can be read of the damaged database: %s", problem)
+        return []
+    done = []
+    try:
+        for n, session, _state, seq, *_ in await SqliteSql(old).rows("heads"):
+            added = await _one(store, SqliteSql(old), n, session, seq)
+            if added:
+                done.append(
+                    Done(
+                        finding=f"salvaged:{session}",
+                        code="salvaged",
+                        subject=session,
+                        result=f"{added} records were only in the damaged database",
+                    )
+                )
+    except apsw.Error as problem:
+        log.warning("the damaged database could be read in part only: %s", problem)
+    finally:
+        old.close()
+    return done
+
+
+async def _one(store: BaseStore, old: SqliteSql, n: int, session: str, seq: int) -> int:
+    try:
+        have = (await store.session(session)).events
+    except errors.NotFound:
+        have = 0
+    records: list[Record] = []
+    if have < seq:
+        records = await _readable(old, n, session, have)
+    while records and not records[-1].last:
+        records.pop()
+    try:
+        return await adopt(store, session, records) if records else 0
+    except errors.HoldfastError as problem:
+        log.warning("what the damaged database has of %s cannot be used: %s", session, problem)
+        return 0
+
+
+async def _readable(old: SqliteSql, n: int, session: str, after: int) -> list[Record]:
+    """The records after a seq, up to the first that cannot be read."""
+    records: list[Record] = []
+    page = PAGE
+    while True:
+        try:
+            rows = await old.rows("log", n=n, after=after + len(records), limit=page)
+        except apsw.Error as problem:
+            if page > 1:
+                page = 1  # one of these is damaged; take what is before it
+                continue
+            log.warning("the log of %s could be read in part only: %s", session, problem)
+            return records
+        if not rows or rows[0][0] != after + len(records) + 1:
+            return records
+        records += [Record(*row) for row in rows]
