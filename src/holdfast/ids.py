@@ -11,6 +11,7 @@ _RANDOM_LETTERS = 15  # 75 bits
 SESSION = "s"
 TASK = "t"
 
+_BEGINNING = re.compile(rf"[{_ALPHABET}]{{0,{_RANDOM_LETTERS}}}\Z")
 _SHAPE = re.compile(rf"[st][{_ALPHABET}]{{{_RANDOM_LETTERS}}}\Z")
 
 
@@ -27,3 +28,8 @@ def new(kind: str) -> str:
 def is_id(text: str, kind: str) -> bool:
     """Whether `text` is a whole id of that kind, and so safe to be a file name."""
     return text[:1] == kind and _SHAPE.match(text) is not None
+
+
+def is_beginning(text: str, kind: str) -> bool:
+    """Whether an id of that kind can begin so; none of its letters means anything in a pattern."""
+    return text[:1] == kind and _BEGINNING.match(text, 1) is not None

@@ -7,13 +7,13 @@ from typing import NamedTuple, TypeGuard, Union
 
 import msgspec
 
-from holdfast import errors
+from holdfast import errors, ids
 from holdfast.model import change as c
 from holdfast.model import event as ev
 from holdfast.model.fold import View, apply, merge_patch
-from holdfast.model.session import Session
+from holdfast.model.session import Session, Worktree
 from holdfast.model.task import ACTIVE, MAY_BECOME, Task
-from holdfast.model.text import check_plain, encode, encode_all
+from holdfast.model.text import check_plain, decode_as, encode, encode_all
 from holdfast.model.token import TokenRules, current
 
 MAX_METADATA = 1024 * 1024  # bytes of a session's metadata as JSON
@@ -91,6 +91,8 @@ def decide(
     """
     if view.session is None and not (commit.entries and isinstance(commit.entries[0], c.Create)):
         raise errors.NotFound(f"there is no session {commit.session}")
+    if commit.task is not None and commit.task not in view.tasks:
+        _check_new_task(commit, entries)
     _check_fence(view, commit)
     if any([type(entry) is tuple for entry in entries]):
         _refuse_deleted(view.session)
@@ -114,7 +116,7 @@ def decide(
         if change is None:
             unchanged += 1
             continue
-        drafts.append((c.KIND_OF[type(change)], now, False, None, encode(change).decode()))
+        drafts.append((c.KIND_OF[type(change)], now, False, None, _body(change)))
         view = apply(commit.session, view, change, now, commit.task)
     return Decision(drafts, view, dropped, unchanged)
 
@@ -128,6 +130,26 @@ def _all_new(entries: Sequence[Draft | c.Change]) -> TypeGuard[list[Draft]]:
         if entry[3] is not None:
             origins.append(entry[3])
     return len(set(origins)) == len(origins)
+
+
+def _body(change: c.Change) -> str:
+    """The change as it is recorded; refused if `fold` could not read the same out of it again."""
+    body = encode(change).decode()
+    try:
+        same = decode_as(body, type(change)) == change
+    except ValueError as problem:  # so are msgspec's
+        raise errors.BadInput(f"that is no {type(change).__name__}: {problem}") from None
+    if not same:
+        raise errors.BadInput(f"that {type(change).__name__} would not be read back the same")
+    return body
+
+
+def _check_new_task(commit: Commit, entries: Sequence[Draft | c.Change]) -> None:
+    """A task that the session does not have must be one that this commit queues."""
+    if not any(isinstance(entry, c.QueueTask) for entry in entries):
+        raise errors.NotFound(f"session {commit.session} has no task {commit.task}")
+    if not ids.is_id(commit.task or "", ids.TASK):
+        raise errors.BadInput(f"{commit.task!r} is no id for a task")
 
 
 def _check_fence(view: View, commit: Commit) -> None:
@@ -154,6 +176,9 @@ def _check_change(
     if isinstance(change, c.Create):
         if session is not None:
             raise errors.IllegalChange(f"session {commit.session} exists")
+        if not ids.is_id(commit.session, ids.SESSION):
+            raise errors.BadInput(f"{commit.session!r} is no id for a session")
+        _check_worktree(change.worktree)
         _check_names(change, "agent", "key", "cwd", "host", "title")
         if not change.agent:
             raise errors.BadInput("a session needs an agent")
@@ -171,6 +196,7 @@ def _check_change(
             return _check_patch(session, change, rules)
         case c.Describe():
             _check_names(change, "title", "cwd", "key")
+            _check_worktree(change.worktree)
             if change.key is not msgspec.UNSET and session.state == "live":
                 _check_key(change.key, key_holder, session.id)
             return change
@@ -219,7 +245,8 @@ def _check_patch(session: Session, change: c.PatchMetadata, rules: TokenRules) -
         )
     merged = merge_patch(session.metadata, change.patch)
     encode(merged, limit=MAX_METADATA)
-    return None if merged == session.metadata else change
+    # Their texts: to Python, 1, 1.0 and true are equal.
+    return None if encode(merged) == encode(session.metadata) else change
 
 
 def _check_token(view: View, change: c.Change) -> c.Change | None:
@@ -227,9 +254,8 @@ def _check_token(view: View, change: c.Change) -> c.Change | None:
         _check_names(change, "agent", "native_id", "protocol", "seen_in")
         if not change.native_id:
             raise errors.BadInput("a token needs the agent's id")
-        last = next(
-            (t for t in reversed(view.tokens) if t.agent == change.agent and t.status != "superseded"),
-            None,
+        last = current(view.tokens, change.agent) or next(
+            (t for t in reversed(view.tokens) if t.agent == change.agent and t.status == "revoked"), None
         )
         same = last is not None and last.native_id == change.native_id
         if last is not None and same and change.protocol in (None, last.protocol):
@@ -267,6 +293,8 @@ def _check_task(view: View, commit: Commit, change: c.Change) -> c.Change | None
     if task.status in ACTIVE and commit.generation is None:
         raise errors.StaleGeneration(f"task {task.id} is {task.status}; only its owner changes it")
     if isinstance(change, c.Deliver):
+        if change.delivery not in _DELIVERY_ORDER:
+            raise errors.BadInput(f"a prompt is waiting, sent or accepted, not {change.delivery!r}")
         step = _DELIVERY_ORDER[change.delivery] - _DELIVERY_ORDER[task.delivery]
         if step == 0:
             return None
@@ -276,6 +304,7 @@ def _check_task(view: View, commit: Commit, change: c.Change) -> c.Change | None
             )
         return change
     assert isinstance(change, c.SetStatus)
+    _check_names(change, "reason")
     if change.status not in MAY_BECOME[task.status] or (
         change.status == "queued" and task.delivery == "accepted"
     ):
@@ -305,6 +334,12 @@ def _check_names(change: c.Change, *names: str) -> None:
         value = getattr(change, name)
         if value is not msgspec.UNSET:
             check_plain(name, value)
+
+
+def _check_worktree(worktree: object) -> None:
+    if isinstance(worktree, Worktree):
+        for name in worktree.__struct_fields__:
+            check_plain(f"a worktree's {name}", getattr(worktree, name))
 
 
 def _check_metadata(metadata: object, rules: TokenRules) -> None:

@@ -67,7 +67,9 @@ def check(event: NewEvent) -> None:
     if not needed <= body.keys():
         missing = ", ".join(sorted(needed - body.keys()))
         raise BadInput(f"the body of a {event.kind} event needs {missing}")
-    if event.kind == "tool_summary" and body["outcome"] not in OUTCOMES:
+    if event.kind == "tool_summary" and not (
+        isinstance(body["outcome"], str) and body["outcome"] in OUTCOMES
+    ):
         raise BadInput("the outcome of a tool_summary is ok, error or interrupted")
     if event.at is not None and not clock.is_stamp(event.at):
         raise BadInput(f"«{event.at}» is not a time like 2026-01-31T12:00:00.000000Z")

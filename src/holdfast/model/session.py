@@ -65,6 +65,8 @@ class Session(msgspec.Struct, frozen=True):
     events: int = 0  # records in the log
     messages: int = 0  # those of them that are conversation
     tasks: int = 0
+    last_task: str | None = None
+    last_status: str | None = None  # of that task
 
 
 def is_empty(session: Session) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from holdfast.errors import TooLarge, UnstorableText
 T = TypeVar("T")
 
 MAX_BODY = 64 * 1024 * 1024  # bytes of one record's JSON
+MAX_DEPTH = 200  # of nested arrays and objects; far below where a reader's stack would end
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -27,9 +29,12 @@ def encode(value: Any, limit: int = MAX_BODY) -> bytes:
     try:
         data = _encoder.encode(value)
     except UnicodeEncodeError:
+        _check_depth(value)
         data = _encode_surrogates(value)
     except (TypeError, ValueError, RecursionError) as problem:
         raise UnstorableText(f"that value is no JSON: {problem}") from None
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        _check_depth(value)
     if len(data) > limit:
         raise TooLarge(f"{len(data):,} bytes of JSON are more than the {limit:,} that are taken")
     if b"null" in data and _has_odd_float(value):
@@ -47,6 +52,10 @@ def encode_all(values: list[Any]) -> list[str]:
         return [encode(value).decode() for value in values]
     lines = data.decode().split("\n")
     lines.pop()
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        for value, line in zip(values, lines, strict=True):
+            if line.count("[") + line.count("{") > MAX_DEPTH:
+                _check_depth(value)
     return lines
 
 
@@ -96,13 +105,26 @@ def _encode_surrogates(value: Any) -> bytes:
     return data.encode("ascii")
 
 
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise UnstorableText(f"more than {MAX_DEPTH} arrays and objects inside each other are not taken")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, (list, tuple)):
+        return value
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    return ()
+
+
 def _has_odd_float(value: Any) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
-    if isinstance(value, dict):
-        return any(_has_odd_float(v) for v in value.values())
-    if isinstance(value, (list, tuple)):
-        return any(_has_odd_float(v) for v in value)
-    if isinstance(value, msgspec.Struct):
-        return any(_has_odd_float(getattr(value, name)) for name in value.__struct_fields__)
-    return False
+    return any(_has_odd_float(inner) for inner in _inside(value))

@@ -74,7 +74,7 @@ async def open_healed(
 
 async def look(store: BaseStore, home: Home, location: Location, deep: bool = False) -> Looked:
     """What is not as it should be; nothing is changed."""
-    return await store.query(lambda sql: examine(sql, home, _mine(location), deep))
+    return await store.query(lambda sql: examine(sql, home, host_of(location), deep))
 
 
 async def heal(
@@ -121,7 +121,8 @@ async def mend(
     return done, problems
 
 
-def _mine(location: Location) -> str | None:
+def host_of(location: Location) -> str | None:
+    """The host whose sessions this home mirrors; None: all of the store's."""
     return socket.gethostname() if location.kind == "postgres" else None
 
 

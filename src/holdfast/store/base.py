@@ -70,6 +70,8 @@ class BaseStore(ABC):
 
     async def commit(self, commit: Commit) -> Committed:
         """See the contract."""
+        if any(isinstance(entry, c.ClaimTask) for entry in commit.entries):
+            raise errors.BadInput("a task is claimed by the claim call, which looks at what else runs")
         written = await self._write(commit)
         return Committed(written.seqs, written.dropped, written.unchanged)
 
@@ -247,6 +249,8 @@ class BaseStore(ABC):
         """See the contract."""
 
         async def question(sql: Sql) -> list[Row]:
+            if not (reads.is_text(agent) and reads.is_text(native_id)):
+                return []
             return await sql.rows("token_sessions", agent=agent, native_id=native_id)
 
         return [session for (session,) in await self.query(question)]
@@ -332,7 +336,9 @@ class BaseStore(ABC):
         async def operation(sql: Sql) -> Outcome:
             until = clock.stamp(time.time() + lease_s)
             sql.forget()
-            if not await sql.run("put_lease", id=task, generation=generation, lease_until=until):
+            if not ids.is_id(task, ids.TASK) or not await sql.run(
+                "put_lease", id=task, generation=generation, lease_until=until
+            ):
                 raise errors.StaleGeneration(f"task {task} is not in generation {generation} any more")
             return Outcome(None)
 
@@ -369,6 +375,8 @@ class BaseStore(ABC):
 
     async def changes(self, after: str | None = None, limit: int = reads.PAGE) -> Changes:
         """See the contract."""
+
+        reads.check_limit(limit)
 
         async def question(sql: Sql) -> tuple[str, int, list[Row], bool]:
             epoch, last = await _end(sql)
@@ -445,6 +453,6 @@ def _place(cursor: str | None, epoch: str, last: int) -> tuple[int, bool]:
     if cursor is None:
         return 0, False
     theirs, _, number = cursor.partition(".")
-    if theirs != epoch or not number.isascii() or not number.isdigit() or int(number) > last:
+    if theirs != epoch or not reads.is_number(number) or int(number) > last:
         return 0, True
     return int(number), False

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast import clock, errors
+from holdfast import clock, errors, ids
 from holdfast.model import change as c
 from holdfast.model.commit import Commit, Decision, Draft, decide, draft
 from holdfast.model.event import CHANGE_KINDS, CONVERSATION, NewEvent
 from holdfast.model.fold import View, replace
 from holdfast.model.task import ACTIVE, Owner, Task
-from holdfast.model.text import encode
+from holdfast.model.text import check_plain, encode
 from holdfast.model.token import TokenRules
 from holdfast.store import tables
 from holdfast.store.sql import Row, Sql
@@ -66,7 +66,7 @@ async def write(sql: Sql, commit: Commit, entries: Entries, rules: TokenRules) -
     if origins and loaded and view.session:
         known = await sql.known_origins(loaded.n, view.session.events, set(origins))
     for change in changes:
-        await _check_retry(sql, change)
+        await _check_queued(sql, commit, change)
     decision = decide(view, commit, entries, known, holder, rules, now)
     return await put(sql, commit, loaded, view, decision)
 
@@ -139,13 +139,19 @@ async def _key_holder(sql: Sql, view: View, changes: Sequence[c.Change]) -> str 
                 wanted = view.session.key
             case _:
                 continue
+        check_plain("key", wanted)
         if wanted is not None and (found := await sql.rows("live_key", key=wanted)):
             return str(found[0][0])
     return None
 
 
-async def _check_retry(sql: Sql, change: c.Change) -> None:
-    if isinstance(change, c.QueueTask) and change.retry_of is not None:
+async def _check_queued(sql: Sql, commit: Commit, change: c.Change) -> None:
+    if not isinstance(change, c.QueueTask):
+        return
+    if commit.task and ids.is_id(commit.task, ids.TASK) and await sql.dicts("task", id=commit.task):
+        raise errors.IllegalChange(f"task {commit.task} exists")
+    if change.retry_of is not None:
+        check_plain("retry_of", change.retry_of)
         if not await sql.dicts("task", id=change.retry_of):
             raise errors.NotFound(f"there is no task {change.retry_of}")
         if found := await sql.rows("retried", retry_of=change.retry_of):
@@ -165,9 +171,9 @@ async def claim(
     A queued task must have no rival: no other active task on its session, none on the same native
     conversation. An active one changes hands; that its owner is dead is for the caller to know.
     """
-    rows = await sql.dicts("task", id=task_id)
+    rows = await sql.dicts("task", id=task_id) if ids.is_id(task_id, ids.TASK) else []
     if not rows:
-        raise errors.NotFound(f"there is no task {task_id}")
+        raise errors.NotFound(f"there is no task {task_id!r}")
     session = rows[0]["session"]
     loaded = await tables.load(sql, session, metadata=False, tokens=False, active=False, task=task_id)
     assert loaded is not None

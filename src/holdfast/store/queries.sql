@@ -17,6 +17,9 @@ from session where id = :id
 -- name: metadata
 select metadata from session where n = :n
 
+-- name: last_task
+select id as last_task, status as last_status from task where n = :n order by place desc limit 1
+
 -- name: live_key
 select id from session where key = :key and state = 'live'
 

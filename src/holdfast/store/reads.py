@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast import ids
-from holdfast.errors import Ambiguous, NotFound
+from holdfast.errors import Ambiguous, BadInput, NotFound
 
 if TYPE_CHECKING:
     from holdfast.store.sql import Row, Sql
@@ -67,11 +67,30 @@ def _quoted(text: str | None) -> str:
     return "null" if text is None else f'"{text}"'
 
 
+def is_text(text: str) -> bool:
+    """Whether a header can hold `text` at all; what it cannot hold need not be looked for."""
+    try:
+        return "\0" not in text and len(text.encode()) <= 4096
+    except UnicodeEncodeError:
+        return False
+
+
+def is_number(text: str) -> bool:
+    """Whether `text` is the number of a place in a list or log."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a page of nothing."""
+    if limit < 1:
+        raise BadInput(f"a page has at least one entry, not {limit}")
+
+
 async def session_row(sql: Sql, session: str) -> Json:
     """The row of that session, but for its metadata."""
-    rows = await sql.dicts("session", id=session)
+    rows = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
     if not rows:
-        raise NotFound(f"there is no session {session}")
+        raise NotFound(f"there is no session {session!r}")
     return rows[0]
 
 
@@ -80,9 +99,9 @@ async def resolve(sql: Sql, name: str) -> str:
     if ids.is_id(name, ids.SESSION):
         if await sql.dicts("session", id=name):
             return name
-    elif found := await sql.rows("keyed", key=name):
+    elif is_text(name) and (found := await sql.rows("keyed", key=name)):
         return str(found[0][0])
-    elif name.isalnum() and name.startswith(ids.SESSION):
+    elif ids.is_beginning(name, ids.SESSION):
         return await _beginning(sql, "ids_like", name, "session")
     raise NotFound(
         f"there is no session with the id or key {name!r}", hint="`holdfast ls` shows what there is"
@@ -91,7 +110,7 @@ async def resolve(sql: Sql, name: str) -> str:
 
 async def resolve_task(sql: Sql, name: str) -> str:
     """The id of the task that `name` is, or is the unique beginning of."""
-    if not (name.isalnum() and name.startswith(ids.TASK)):
+    if not ids.is_beginning(name, ids.TASK):
         raise NotFound(f"there is no task {name!r}", hint="`holdfast tasks` shows what there is")
     return await _beginning(sql, "task_ids_like", name, "task")
 
@@ -109,6 +128,8 @@ async def session(sql: Sql, session: str) -> Json:
     """A session's header."""
     row = await session_row(sql, session)
     row["metadata"] = (await sql.rows("metadata", n=row["n"]))[0][0]
+    for task in await sql.dicts("last_task", n=row["n"]):
+        row |= task
     return session_view(row)
 
 
@@ -124,10 +145,13 @@ async def sessions(
     limit: int = 50,
 ) -> tuple[list[Json], str | None]:
     """Headers, the latest first, and the cursor of the next page."""
+    check_limit(limit)
     before_at, before_n = LAST
+    if not all(is_text(wanted) for wanted in (state, agent, key, text)):
+        return [], None
     if before:
         at, _, number = before.partition("/")
-        if not number.isdigit():
+        if not is_number(number) or not is_text(at):
             raise NotFound(f"{before!r} is no page of this list")
         before_at, before_n = at, int(number)
     rows = await sql.dicts(
@@ -143,8 +167,9 @@ async def sessions(
     )
     more = len(rows) > limit
     rows = rows[:limit]
-    next_page = f"{rows[-1]['updated_at']}/{rows[-1]['n']}" if more else None
-    return [session_view(row) for row in rows], next_page
+    for row in rows:
+        row["cursor"] = f"{row['updated_at']}/{row['n']}"
+    return [session_view(row) for row in rows], rows[-1]["cursor"] if more else None
 
 
 def like(text: str) -> str:
@@ -159,6 +184,7 @@ def like(text: str) -> str:
 
 async def log(sql: Sql, session: str, after: int = 0, limit: int = PAGE) -> list[Row]:
     """Records of a log after a seq: one page, bounded in number and size."""
+    check_limit(limit)
     row = await session_row(sql, session)
     return await sql.rows("log", budget=PAGE_CHARACTERS, n=row["n"], after=after, limit=limit)
 
@@ -171,13 +197,16 @@ async def tokens(sql: Sql, session: str) -> list[Json]:
 
 async def task(sql: Sql, task: str) -> Json:
     """One task."""
-    rows = await sql.dicts("task", id=task)
+    rows = await sql.dicts("task", id=task) if ids.is_id(task, ids.TASK) else []
     if not rows:
-        raise NotFound(f"there is no task {task}")
+        raise NotFound(f"there is no task {task!r}")
     return task_view(rows[0])
 
 
 async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = 1000) -> list[Json]:
     """Tasks in the order they were queued."""
+    check_limit(limit)
+    if not (is_text(session) and is_text(status)):
+        return []
     rows = await sql.dicts("tasks", session=session, status=status, limit=limit)
     return [task_view(row) for row in rows]

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast import ids
 from holdfast.model.fold import View, replace
 from holdfast.model.session import Session
 from holdfast.model.task import Task
@@ -41,7 +42,7 @@ async def load(
     sql: Sql, session: str, *, metadata: bool, tokens: bool, active: bool, task: str | None
 ) -> Loaded | None:
     """The session and the parts of its view that are asked for."""
-    rows = await sql.dicts("session", id=session)
+    rows = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
     if not rows:
         return None
     row = rows[0]
@@ -51,7 +52,7 @@ async def load(
         read_metadata((await sql.rows("metadata", n=n))[0][0]) if metadata else ({}, None)
     )
     lineage = [as_token(t) for t in await sql.dicts("tokens", n=n)] if tokens else []
-    wanted = {task} if task else set()
+    wanted = {task} if task and ids.is_id(task, ids.TASK) else set()
     if active:
         wanted |= {found for (found,) in await sql.rows("active_tasks", n=n)}
     tasks = {}

@@ -8,7 +8,6 @@ from contextlib import suppress
 import apsw
 
 from holdfast import errors
-from holdfast.fsio import reported
 
 APPLICATION = 0x486F6C64  # "Hold", in the file's header
 BUSY_MS = 15_000  # how long to wait for another process's transaction
@@ -63,6 +62,8 @@ def open_reader(path: str) -> apsw.Connection:
 
 def _make_private(path: str) -> None:
     """The file for us alone from its first moment; SQLite gives -wal and -shm the same mode."""
+    from holdfast.fsio import reported
+
     with reported(path), suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 

@@ -60,6 +60,13 @@ def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str, steps: Se
     db.execute("commit")
 
 
+def in_memory() -> apsw.Connection:
+    """An empty store that is nowhere on disk."""
+    db = apsw.Connection(":memory:")
+    bring_up(db, ":memory:", "", "")
+    return db
+
+
 def _row(db: apsw.Connection, query: str) -> tuple[int]:
     row = db.execute(query).fetchone()
     assert row is not None

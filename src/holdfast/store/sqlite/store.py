@@ -43,6 +43,7 @@ class SqliteStore(BaseStore):
             files = MirrorFiles(home)
         super().__init__(rules, files)
         self._path = path
+        self._closed = False
         backups = home.backups if home else os.path.dirname(path)
         self._local = threading.local()
         self._listeners: set[SqliteListener] = set()
@@ -95,6 +96,7 @@ class SqliteStore(BaseStore):
 
     async def close(self) -> None:
         """Finish what was handed in and let go of the file."""
+        self._closed = True
         db = getattr(self._local, "reader", None)
         if db is not None:
             db.close()
@@ -106,6 +108,8 @@ class SqliteStore(BaseStore):
             self._files.close()
 
     def _reader(self) -> apsw.Connection:
+        if self._closed:
+            raise errors.StoreClosed()
         db: apsw.Connection | None = getattr(self._local, "reader", None)
         if db is None:
             db = self._local.reader = open_reader(self._path)

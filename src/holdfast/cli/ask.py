@@ -1,0 +1,65 @@
+"""Read from a store without opening it for writing; SQLite needs no event loop for that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.errors import StoreMissing, StoreUnreadable
+
+if TYPE_CHECKING:
+    import apsw
+
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+    from holdfast.store.sql import Sql
+
+T = TypeVar("T")
+
+
+def ask(home: Home, location: Location, question: Callable[[Sql], Awaitable[T]]) -> T:
+    """The answer to a question, from one consistent state."""
+    if location.kind == "postgres":
+        import asyncio
+
+        from holdfast.store.postgres.asking import ask_once
+
+        return asyncio.run(ask_once(location.address, question))
+    from holdfast.store.sqlite import steps
+    from holdfast.store.sqlite.connection import translated
+    from holdfast.store.sqlite.sql import SqliteSql
+
+    db = open_sqlite(home, location)
+    try:
+        with translated(location.address):
+            db.execute("begin")
+            return steps.run(question(SqliteSql(db)))  # type: ignore[arg-type]
+    finally:
+        db.close()
+
+
+def open_sqlite(home: Home, location: Location) -> apsw.Connection:
+    """A reading connection to a store that is there and that we understand."""
+    from holdfast.store.sqlite import migrations
+    from holdfast.store.sqlite.connection import open_reader, translated
+
+    require(home, location)
+    with translated(location.address):
+        db = open_reader(location.address)
+        try:
+            if migrations.check(db, location.address) == 0:
+                raise StoreUnreadable(f"{location.address} has no tables of Holdfast's")
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def require(home: Home, location: Location) -> None:
+    """Say clearly what is missing, if anything is, rather than make it."""
+    if location.kind != "sqlite" or os.path.exists(location.address):
+        return
+    if os.path.isdir(home.sessions) and any(n.endswith(".jsonl") for n in os.listdir(home.sessions)):
+        raise StoreUnreadable(f"{location.address} is gone; the mirrors in {home.sessions} are there")
+    raise StoreMissing(f"there is no Holdfast home at {home.path}")

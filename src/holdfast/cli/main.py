@@ -1,0 +1,89 @@
+"""`holdfast`: finds the command, loads only that one, and turns errors into one line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from holdfast import __version__
+from holdfast.errors import HoldfastError
+
+# name: (the module that has it, what it does)
+COMMANDS = {
+    "init": ("init", "make the home and its store"),
+    "ls": ("ls", "list sessions, the latest first"),
+    "show": ("show", "all about one session but its events"),
+    "log": ("log", "a session's events"),
+    "archive": ("change", "put a session away; its key is free again, its token stays"),
+    "unarchive": ("change", "take a session out again"),
+    "rm": ("change", "move a session into the trash"),
+    "restore": ("change", "bring a session back from the trash"),
+    "doctor": ("doctor", "what is wrong, what would mend it, and do so"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command line; the exit status (docs/exit-codes.md)."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(f"holdfast {__version__}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        return _fail(f"there is no command {name!r}", "`holdfast --help` lists them", 2)
+    return _run(name, rest)
+
+
+def _run(name: str, rest: list[str]) -> int:
+    from importlib import import_module
+
+    command = import_module(f"holdfast.cli.{COMMANDS[name][0]}")
+    options = None
+    try:
+        options = command.parser(name).parse_args(rest)
+        status: int = command.run(options)
+        sys.stdout.flush()
+        return status
+    except SystemExit as stop:  # argparse, after --help or a wrong option
+        return stop.code if isinstance(stop.code, int) else 2
+    except HoldfastError as problem:
+        if getattr(options, "json", False):
+            import json
+
+            print(json.dumps(problem.as_json()), file=sys.stderr)
+            return problem.exit_status
+        return _fail(problem.message, problem.hint, problem.exit_status)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as problem:
+        if os.environ.get("HOLDFAST_DEBUG"):
+            raise
+        what = f"{type(problem).__name__}: {problem}"
+        return _fail(f"unexpected: {what}", "HOLDFAST_DEBUG=1 shows where; please report it", 1)
+
+
+def _fail(message: str, hint: str, status: int) -> int:
+    line = " ".join(message.split())
+    print(f"holdfast: {line}" + (f" ({hint})" if hint else ""), file=sys.stderr)
+    return status
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {what}" for name, (_, what) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: holdfast COMMAND [OPTION …]",
+            "",
+            *lines,
+            "",
+            "HOLDFAST_HOME names the home, --store URL (or HOLDFAST_STORE) the store;",
+            "--json prints what a program can read. `holdfast COMMAND --help` tells more.",
+        ]
+    )

@@ -1,0 +1,71 @@
+"""`holdfast show`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import options, output
+from holdfast.cli.ask import ask
+from holdfast.store import reads
+
+if TYPE_CHECKING:
+    from holdfast.store.sql import Sql
+
+FIELDS = ("id", "title", "agent", "key", "state", "cwd", "host", "created_at", "updated_at", "events")
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which session."""
+    made = options.parser(name, "All about one session but its events.")
+    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print header, tokens and tasks."""
+    home, location = options.place(given)
+
+    async def question(sql: Sql) -> dict[str, Any]:
+        session = await reads.resolve(sql, given.session)
+        return {
+            "session": await reads.session(sql, session),
+            "tokens": await reads.tokens(sql, session),
+            "tasks": await reads.tasks(sql, session=session),
+        }
+
+    found = ask(home, location, question)
+    if given.json:
+        output.json_line(found)
+    else:
+        _print(found["session"], found["tokens"], found["tasks"])
+    return 0
+
+
+def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None:
+    lines = [(name, session[name]) for name in FIELDS]
+    if session["archive"]:
+        note = session["archive"]
+        lines.append(("archived", f"{note['at']} by {note['by']}: {note['reason']}"))
+    if session["deletion"]:
+        note = session["deletion"]
+        lines.append(("deleted", f"{note['at']} by {note['by']}: {note['reason']}"))
+    if session["worktree"]:
+        lines.append(("worktree", f"{session['worktree']['path']} ({session['worktree']['branch']})"))
+    if session["link"]:
+        lines.append(("goes on from", f"{session['link']['session']} ({session['link']['relation']})"))
+    if session["metadata_problem"]:
+        lines.append(("metadata", f"CANNOT BE READ: {session['metadata_problem']}"))
+    elif session["metadata"]:
+        lines.append(("metadata", f"{session['metadata']} (version {session['version']})"))
+    for name, value in lines:
+        if value is not None:
+            output.text(f"{name.replace('_', ' '):<13} {output.plain(value)}")
+    for token in tokens:
+        protocol = f" over {token['protocol']}" if token["protocol"] else ""
+        why = f": {token['reason']}" if token["reason"] else ""
+        shown = f"{token['native_id']} ({token['agent']}{protocol}, {token['status']}{why})"
+        output.text(f"{'token':<13} {output.plain(shown)}")
+    for task in tasks:
+        shown = f"{task['id']} {task['status']}, prompt {task['delivery']}: {task['prompt']}"
+        output.text(f"{'task':<13} {output.plain(shown)[:200]}")

@@ -1,0 +1,139 @@
+"""Connections to PostgreSQL: how they are opened, when they count as lost, and what errors mean to a user."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Any
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from holdfast import errors
+from holdfast.store.postgres.address import Address
+
+PATIENCE_S = 20.0  # how long a lost server is waited for
+LOCK_MS = 15_000  # how long to wait for another hub's transaction
+STALL_MS = 10_000  # a hub that stalls inside a transaction is cut off by the server after this
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+Connection = psycopg.AsyncConnection[TupleRow]
+
+_SETTINGS = """
+select set_config('search_path', %s, false),
+  set_config('lock_timeout', %s, false),
+  set_config('idle_in_transaction_session_timeout', %s, false),
+  set_config('synchronous_commit', case current_setting('synchronous_commit')
+    when 'off' then 'on' else current_setting('synchronous_commit') end, false)
+"""
+
+# Shutting down, starting up, cut off by a timeout, or a server-side statement that is not what it was.
+_LOST = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "26000", "42P05"}
+_BUSY = {"55P03", "57014", "40001", "40P01"}
+_FORBIDDEN = {"25006", "42501"}
+
+# A refused connection carries no code, only a sentence.
+_NOT_YET = re.compile("starting up|shutting down|in recovery|not yet accepting|recovery mode")
+
+
+class Patience:
+    """A little longer pause each time, until the time is up."""
+
+    def __init__(self, seconds: float | None = None):
+        self._end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
+        self._pause = FIRST_PAUSE_S
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return max(0.0, self._end - time.monotonic())
+
+    async def wait(self) -> bool:
+        """Pause; False if the time is up."""
+        if not self.left:
+            return False
+        await asyncio.sleep(min(self._pause, self.left))
+        self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
+        return True
+
+
+async def connect(address: Address) -> Connection:
+    """A connection on which every statement is its own transaction until one is begun."""
+    db = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
+    try:
+        await prepare(db, address)
+    except BaseException:
+        await db.close()
+        raise
+    return db
+
+
+async def prepare(db: Connection, address: Address) -> None:
+    """Our settings on a new connection; acknowledged means durable, so commits wait for the disk."""
+    values = (f'"{address.schema}"', str(LOCK_MS), str(STALL_MS))
+    await db.execute(_SETTINGS, values, prepare=False)
+
+
+async def connect_first(address: Address) -> Connection:
+    """The first connection: a server that is starting is waited for, one that is not there is not."""
+    patience = Patience()
+    while True:
+        try:
+            return await connect(address)
+        except psycopg.Error as problem:
+            if not (_NOT_YET.search(str(problem)) and await patience.wait()):
+                raise meaning(problem, address) from problem
+
+
+def lost(problem: BaseException) -> bool:
+    """Whether the connection is gone or useless, so that a new one may do better."""
+    if not isinstance(problem, psycopg.Error):
+        return False
+    state = problem.sqlstate
+    if state is None:
+        return isinstance(problem, psycopg.OperationalError)
+    return state in _LOST or state.startswith("08") or (state == "0A000" and "cached plan" in str(problem))
+
+
+def meaning(problem: Exception, address: Address) -> Exception:
+    """Our error for one of the driver's; what is not the driver's stays what it is."""
+    if isinstance(problem, UnicodeEncodeError) or (
+        isinstance(problem, psycopg.DataError) and problem.sqlstate is None
+    ):
+        return errors.UnstorableText("that text has a NUL character or a lone surrogate in it")
+    if not isinstance(problem, psycopg.Error):
+        return problem
+    said = address.hide(problem.diag.message_primary or str(problem).partition("\n")[0])
+    state, place = problem.sqlstate or "", address.place
+    if lost(problem):
+        return errors.StoreUnreachable(f"{place} does not answer: {said}")
+    if state in _BUSY:
+        return errors.StoreBusy(f"{place} is held by another hub: {said}")
+    if state == "53100":
+        return errors.DiskFull(f"no room is left for {place}; nothing was half written")
+    if state in _FORBIDDEN:
+        return errors.StoreReadOnly(f"{place} does not permit it: {said}")
+    return errors.StoreUnreadable(f"{place} answered: {said}")
+
+
+async def check_server(db: Connection, address: Address) -> str | None:
+    """Refuse a server that cannot hold every text; a warning if it does not care for power cuts."""
+    row = await one(db, "select current_setting('server_encoding'), current_setting('fsync')")
+    if row[0] != "UTF8":
+        raise errors.StoreUnreadable(
+            f"{address.place} has the encoding {row[0]}, which cannot hold every text",
+            hint="make a database with the encoding UTF8",
+        )
+    if row[1] == "off":
+        return f"{address.place} runs with fsync off: a power cut there may lose what was acknowledged"
+    return None
+
+
+async def one(db: Connection, query: str, values: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """The first row of a query that always has one."""
+    row = await (await db.execute(query, values)).fetchone()
+    assert row is not None
+    return row

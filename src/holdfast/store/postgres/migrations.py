@@ -1,0 +1,85 @@
+"""The schema's versions: made from nothing, brought up step by step after a backup, or refused if newer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from holdfast import errors
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.connection import Connection, one
+
+_SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
+
+# Step i brings version i+1 to version i+2; the schema file is always the newest version.
+STEPS: Sequence[str] = ()
+
+
+def newest(steps: Sequence[str] = STEPS) -> int:
+    """The version that this program writes."""
+    return len(steps) + 1
+
+
+async def check(db: Connection, address: Address, steps: Sequence[str] = STEPS) -> int:
+    """The version of the tables, 0 if there are none; refused if newer or not Holdfast's."""
+    (there,) = await one(db, "select to_regclass(%s) is not null", (f'"{address.schema}".meta',))
+    if not there:
+        return 0
+    cursor = await db.execute("select value from meta where name = 'schema_version'")
+    row = await cursor.fetchone()
+    if row is None:
+        raise errors.StoreUnreadable(
+            f"the schema {address.schema} of {address.place} is not one of Holdfast's"
+        )
+    version = int(row[0])
+    if version > newest(steps):
+        raise errors.SchemaNewer(
+            f"{address.place} has schema {version}; this Holdfast knows up to {newest(steps)}"
+        )
+    return version
+
+
+async def bring_up(db: Connection, address: Address, steps: Sequence[str] = STEPS) -> None:
+    """Make the tables, or bring older ones up in one transaction together with their backup."""
+    if await check(db, address, steps) == newest(steps):
+        return
+    async with db.transaction():
+        await db.execute("select pg_advisory_xact_lock(%s)", (address.lock,))
+        version = await check(db, address, steps)  # another hub may have done it meanwhile
+        if version == 0:
+            await _create(db, address)
+            version = newest(steps)
+        elif version < newest(steps):
+            await _back_up(db, address, version)
+        while version < newest(steps):
+            await _script(db, steps[version - 1])
+            version += 1
+        await db.execute(
+            "insert into meta values ('schema_version', %s)"
+            " on conflict (name) do update set value = excluded.value",
+            (str(version),),
+        )
+
+
+async def _create(db: Connection, address: Address) -> None:
+    # Not `if not exists`: that needs a right on the database even where the schema is there.
+    (there,) = await one(db, "select to_regnamespace(%s) is not null", (f'"{address.schema}"',))
+    if not there:
+        await _script(db, f'create schema "{address.schema}"')
+    with open(_SCHEMA, encoding="utf-8") as file:
+        await _script(db, file.read())
+    await db.execute("insert into meta values ('epoch', %s)", (os.urandom(4).hex(),))
+
+
+async def _back_up(db: Connection, address: Address, version: int) -> None:
+    copy = f"{address.schema}_v{version}_backup_{datetime.now(UTC):%Y%m%d%H%M%S}"
+    await _script(db, f'create schema "{copy}"')
+    cursor = await db.execute("select tablename from pg_tables where schemaname = %s", (address.schema,))
+    for (table,) in await cursor.fetchall():
+        await _script(db, f'create table "{copy}"."{table}" as table "{address.schema}"."{table}"')
+
+
+async def _script(db: Connection, text: str) -> None:
+    """Statements without parameters, several at once."""
+    await db.execute(text, prepare=False)

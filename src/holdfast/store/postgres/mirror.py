@@ -1,0 +1,175 @@
+"""The thread that keeps the mirrors of a PostgreSQL store: those of this host's sessions, whoever wrote them.
+
+A thread, because the lock of the mirror files may have to be waited for while the hub serves on. It
+asks its questions in the store's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar, cast
+
+from holdfast import errors
+from holdfast.store.base import BaseStore, Outcome
+from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.mirror.keeper import LAG_S, QUIET_S, Keeper, Seal
+from holdfast.store.sql import Row, Sql
+from holdfast.store.sqlite import steps
+
+LOOK_S = 5.0  # how often to look for what other hubs wrote, if nothing is heard of them
+RETRY_S = 1.0  # how long to wait before mirrors are tried again that could not be written
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Errand(NamedTuple):
+    """Work on the mirror files, done when they are level."""
+
+    work: Callable[[MirrorFiles], Any]
+    future: asyncio.Future[Any]
+
+
+class MirrorThread:
+    """Follows the log from a place on."""
+
+    def __init__(self, store: BaseStore, files: MirrorFiles, place: int):
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._host = socket.gethostname()
+        self._keeper = Keeper(files, mine=lambda host: host is None or host == self._host)
+        self._place = place
+        self._news = threading.Event()
+        self._errands: list[Errand] = []
+        self._stop = False
+        self._thread = threading.Thread(target=self._run, name="holdfast-mirror", daemon=True)
+        self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the mirrors lag behind, as long as they do."""
+        return self._keeper.problem
+
+    def wake(self) -> None:
+        """There may be new records."""
+        self._news.set()
+
+    async def run(self, work: Callable[[MirrorFiles], Any]) -> Any:
+        """The result of work on the files, with all that was committed before in them."""
+        if self._stop:
+            raise errors.StoreClosed()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._errands.append(Errand(work, future))
+        self._news.set()
+        return await future
+
+    async def close(self) -> None:
+        """Bring everything level, seal it, end."""
+        self._stop = True
+        self._news.set()
+        await self._loop.run_in_executor(None, self._thread.join)
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        stop = False
+        while not stop:
+            self._news.wait(LOOK_S if self._keeper.idle() else QUIET_S / 2)
+            if self._news.is_set() and not self._errands and not self._stop:
+                time.sleep(LAG_S)
+            self._news.clear()
+            stop = self._stop
+            errands, self._errands = self._errands, []
+            reached = self._follow()
+            for errand in errands:
+                self._do(errand)
+            if reached:
+                self._seal(all_of_them=stop)
+            if self._keeper.problem is not None and not self._stop:
+                time.sleep(RETRY_S)
+
+    def _follow(self) -> bool:
+        """Bring the mirrors level; False if the server could not be asked."""
+        try:
+            last, sessions = self._ask(self._touched)
+        except errors.HoldfastError as problem:
+            if self._keeper.problem != str(problem):
+                log.warning("mirrors cannot follow: %s", problem)
+            self._keeper.problem = str(problem)
+            return False
+        self._place = last
+        self._keeper.touch(sessions)
+        # The keeper reads rows and nothing else.
+        steps.run(self._keeper.follow(cast(Sql, Asking(self._ask))))
+        return True
+
+    async def _touched(self, sql: Sql) -> tuple[int, list[str]]:
+        last = (await sql.rows("last_log"))[0][0]
+        if last == self._place:
+            return last, []
+        return last, [found for (found,) in await sql.rows("touched", after=self._place, host=self._host)]
+
+    def _do(self, errand: Errand) -> None:
+        answer: Any
+        try:
+            with self._keeper.files.lock():
+                answer = Outcome(errand.work(self._keeper.files))
+        except Exception as problem:  # noqa: BLE001 - the caller gets it
+            answer = problem
+
+        def tell() -> None:
+            if errand.future.done():
+                return
+            if isinstance(answer, Outcome):
+                errand.future.set_result(answer.value)
+            else:
+                errand.future.set_exception(answer)
+
+        self._loop.call_soon_threadsafe(tell)
+
+    def _seal(self, all_of_them: bool) -> None:
+        try:
+            sealed = self._keeper.quiet(all_of_them)
+            if sealed:
+                self._await(self._store.transact(lambda sql: _put_seals(sql, sealed)))
+        except (errors.HoldfastError, OSError) as problem:
+            # Without a seal the next start reads that mirror instead of only looking at it.
+            log.warning("mirrors could not be sealed: %s", problem)
+
+    def _ask(self, question: Callable[[Sql], Awaitable[T]]) -> T:
+        return self._await(self._store.query(question))
+
+    def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+class Asking:
+    """Rows out of the store, for a thread: each statement is a question of its own.
+
+    A log only grows, so that what is read piece by piece still fits together.
+    """
+
+    def __init__(self, ask: Callable[[Callable[[Sql], Awaitable[Any]]], Any]):
+        self._ask = ask
+
+    async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
+        """All rows, or as many as the budget allows."""
+        rows: list[Row] = self._ask(lambda sql: sql.rows(name, budget=budget, **given))
+        return rows
+
+    async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
+        """All rows by column name."""
+        rows: list[dict[str, Any]] = self._ask(lambda sql: sql.dicts(name, **given))
+        return rows
+
+
+async def _put_seals(sql: Sql, sealed: list[Seal]) -> Outcome:
+    for session, seal in sealed:
+        await sql.run("put_seal", id=session, seal=seal)
+    return Outcome(None)

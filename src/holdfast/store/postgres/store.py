@@ -1,0 +1,131 @@
+"""The store on a PostgreSQL database, for several hubs and workers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolClosed
+
+from holdfast import errors
+from holdfast.home import Home
+from holdfast.model.token import TokenRules
+from holdfast.store.base import BaseStore, Operation
+from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.postgres import connection, migrations
+from holdfast.store.postgres.address import Address, parse
+from holdfast.store.postgres.connection import Connection, Patience, connect_first, lost, meaning, prepare
+from holdfast.store.postgres.mirror import MirrorThread
+from holdfast.store.postgres.news import News, PostgresListener
+from holdfast.store.postgres.sql import PostgresSql
+from holdfast.store.postgres.writer import Writer
+from holdfast.store.sql import Sql
+
+T = TypeVar("T")
+
+READERS = 8  # connections for reading, at the most
+CLOSING_S = 1.0  # how long a lost server is waited for by a store that is closing
+
+BEGIN_READ = "begin isolation level repeatable read read only"
+
+log = logging.getLogger(__name__)
+
+
+class PostgresStore(BaseStore):
+    """See `store/contract.py`; reads on pooled connections, writes through the one writer task."""
+
+    def __init__(self, address: Address, home: Home | None, rules: TokenRules, db: Connection, place: int):
+        files = MirrorFiles(home) if home else None
+        super().__init__(rules, files)
+        self._address = address
+        self._closing = False
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            address.conninfo,
+            kwargs={"autocommit": True},
+            configure=lambda reader: prepare(reader, address),
+            min_size=1,
+            max_size=READERS,
+            max_idle=60.0,
+            reconnect_timeout=connection.PATIENCE_S,
+            name="holdfast",
+            open=False,
+        )
+        self._mirror = MirrorThread(self, files, place) if files else None
+        self._news = News(address, self._wake_mirror)
+        self._writer = Writer(address, db, self._announce)
+
+    @classmethod
+    async def open(cls, url: str, home: Home | None, rules: TokenRules) -> PostgresStore:
+        """The store at a URL, its schema made or brought up."""
+        address = parse(url)
+        db = await connect_first(address)
+        try:
+            if warning := await connection.check_server(db, address):
+                log.warning(warning)
+            await migrations.bring_up(db, address)
+            place = (await PostgresSql(db).rows("last_log"))[0][0]
+        except psycopg.Error as problem:
+            await db.close()
+            raise meaning(problem, address) from problem
+        except BaseException:
+            await db.close()
+            raise
+        store = cls(address, home, rules, db, place)
+        await store._pool.open()
+        return store
+
+    @property
+    def mirror_problem(self) -> str | None:
+        """Why the mirrors lag behind, as long as they do."""
+        return self._mirror.problem if self._mirror else None
+
+    async def transact(self, operation: Operation) -> Any:
+        """Run an operation in the writer's next transaction."""
+        return await self._writer.submit(operation)
+
+    async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
+        """Ask in one read transaction; asked again if the connection is lost."""
+        patience = Patience(CLOSING_S if self._closing else None)
+        while True:
+            try:
+                async with self._pool.connection(timeout=patience.left) as db:
+                    await db.execute(BEGIN_READ)
+                    return await question(PostgresSql(db))
+            except PoolClosed:
+                raise errors.StoreClosed() from None
+            except (psycopg.Error, UnicodeEncodeError) as problem:
+                if not lost(problem) or not await patience.wait():
+                    raise meaning(problem, self._address) from problem
+                await self._pool.check()  # the others are as old as the one that was lost
+
+    def listen(self) -> PostgresListener:
+        """An ear for commits of all hubs."""
+        return PostgresListener(self._news)
+
+    async def with_mirrors(self, work: Callable[[MirrorFiles], T]) -> T | None:
+        """Run `work` in the mirror thread, with the mirrors level and locked."""
+        if self._mirror is None:
+            return None
+        result: T = await self._mirror.run(work)
+        return result
+
+    async def close(self) -> None:
+        """Finish what was handed in and let go of the server."""
+        self._closing = True
+        if self._mirror is not None:
+            await self._mirror.close()
+        await self._writer.close()
+        await self._news.close()
+        await self._pool.close()
+        if self._files is not None:
+            self._files.close()
+
+    def _announce(self) -> None:
+        self._news.ring()
+
+    def _wake_mirror(self) -> None:
+        if self._mirror is not None:
+            self._mirror.wake()

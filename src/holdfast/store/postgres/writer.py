@@ -1,0 +1,203 @@
+"""The one writer of a store: gathers what callers hand in and commits it in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import psycopg
+
+from holdfast import errors
+from holdfast.store.base import Operation, Outcome
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.connection import Connection, Patience, connect, lost, meaning
+from holdfast.store.postgres.sql import PostgresSql
+
+GATHER = 256  # operations in one transaction, at the most
+PRUNE_EVERY = 10_000  # batches between two looks for hubs that are long gone
+
+# Failures that strike all operations of a batch alike; to try them one by one would only take time.
+_ALIKE = (errors.StoreBusy, errors.DiskFull, errors.StoreReadOnly, errors.StoreUnreachable)
+
+log = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    """An operation and its caller."""
+
+    operation: Operation
+    future: asyncio.Future[Any]
+
+
+class Unsure(Exception):
+    """The connection broke while committing; these are the results if it did commit."""
+
+    def __init__(self, results: list[Any]):
+        self.results = results
+
+
+class Writer:
+    """Owns the writing connection.
+
+    Each transaction begins with the lock of all writers of this store, on whichever host, so places
+    in the log have no gaps and become visible in their order.
+    """
+
+    def __init__(self, address: Address, db: Connection, on_commit: Callable[[], None]):
+        self._address = address
+        self._db: Connection | None = db
+        self._on_commit = on_commit
+        self._id = os.urandom(8).hex()
+        self._batch = 0
+        self._jobs: asyncio.Queue[Job | None] = asyncio.Queue()
+        self._closed = False
+        # Several statements in one string are one round trip; such a string takes no parameters.
+        self._begin = f"begin isolation level read committed; select pg_advisory_xact_lock({address.lock})"
+        self._task = asyncio.create_task(self._run(), name="holdfast-writer")
+
+    async def submit(self, operation: Operation) -> Any:
+        """The operation's value, once it is durable."""
+        if self._closed:
+            raise errors.StoreClosed()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._jobs.put_nowait(Job(operation, future))
+        return await future
+
+    async def close(self) -> None:
+        """Finish what was handed in and let go of the connection."""
+        if not self._closed:
+            self._closed = True
+            self._jobs.put_nowait(None)
+        await self._task
+
+    async def _run(self) -> None:
+        try:
+            stop = False
+            while not stop:
+                jobs = [await self._jobs.get()]
+                while len(jobs) < GATHER and not self._jobs.empty():
+                    jobs.append(self._jobs.get_nowait())
+                stop = None in jobs  # the last that was handed in
+                if handed_in := [job for job in jobs if job is not None]:
+                    await self._commit(handed_in)
+        finally:
+            await self._drop()
+
+    async def _commit(self, jobs: list[Job]) -> None:
+        results = await self._attempt(jobs)
+        if results is not None:
+            self._answer(jobs, results)
+            return
+        # Something unforeseen struck the shared transaction; alone, only the guilty one fails.
+        for job in jobs:
+            self._answer([job], await self._attempt([job]) or [errors.HoldfastError()])
+
+    async def _attempt(self, jobs: list[Job]) -> list[Any] | None:
+        """The outcome or error of each job, durable; None if the jobs should be tried one by one."""
+        patience = Patience()
+        while True:
+            self._batch += 1
+            try:
+                return await self._transaction(jobs)
+            except Unsure as unsure:
+                committed = await self._was_committed()
+                if committed is None:
+                    unknown = f"{self._address.place} broke off while committing and does not answer"
+                    return [errors.CommitUnknown(unknown)] * len(jobs)
+                if committed:
+                    return unsure.results
+            except Exception as problem:  # noqa: BLE001 - the callers get it
+                await self._abandon()
+                if lost(problem) and await patience.wait():
+                    continue  # it was not committed, and operations may be run again
+                failure = meaning(problem, self._address)
+                if len(jobs) > 1 and not isinstance(failure, _ALIKE):
+                    return None
+                if not isinstance(failure, errors.HoldfastError):
+                    log.exception("an operation failed inside the writer")
+                return [failure] * len(jobs)
+
+    async def _transaction(self, jobs: list[Job]) -> list[Any]:
+        db = await self._connection()
+        sql = PostgresSql(db)
+        results: list[Any] = []
+        await db.execute(self._begin, prepare=False)
+        for job in jobs:
+            before = sql.written
+            try:
+                results.append(await job.operation(sql))
+            except errors.HoldfastError as refusal:
+                if sql.written != before:
+                    raise RuntimeError("an operation refused after it had written") from refusal
+                results.append(refusal)
+        if not sql.written:
+            await db.rollback()
+            return results
+        news = any(isinstance(r, Outcome) and r.session is not None for r in results)
+        try:
+            await db.execute(self._end(news), prepare=False)
+        except psycopg.Error as problem:
+            if lost(problem):
+                raise Unsure(results) from problem
+            raise
+        return results
+
+    def _end(self, news: bool) -> str:
+        parts = [
+            f"insert into writer (id, batch) values ('{self._id}', {self._batch})"
+            " on conflict (id) do update set batch = excluded.batch, at = now()"
+        ]
+        if self._batch % PRUNE_EVERY == 1:
+            parts.append("delete from writer where at < now() - interval '1 day'")
+        if news:
+            parts.append(f'notify "{self._address.schema}"')
+        return "; ".join([*parts, "commit"])
+
+    async def _was_committed(self) -> bool | None:
+        """Whether the last batch was committed after all; None if the server cannot be asked."""
+        patience = Patience()
+        while True:
+            await self._drop()
+            try:
+                db = await self._connection()
+                # The broken connection's backend may still be committing. It holds the lock while it does.
+                await db.execute(self._begin, prepare=False)
+                rows = await PostgresSql(db).rows("writer_batch", id=self._id)
+                await db.rollback()
+                return rows == [(self._batch,)]
+            except psycopg.Error as problem:
+                if not await patience.wait():
+                    log.warning("whether a batch was committed is not known: %s", problem)
+                    return None
+
+    async def _connection(self) -> Connection:
+        if self._db is None or self._db.closed:
+            self._db = await connect(self._address)
+        return self._db
+
+    async def _abandon(self) -> None:
+        """After a failed transaction start from what was committed."""
+        try:
+            if self._db is not None:
+                await self._db.rollback()
+        except psycopg.Error:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            await db.close()
+
+    def _answer(self, jobs: list[Job], results: list[Any]) -> None:
+        for (_, future), result in zip(jobs, results, strict=True):
+            if future.done():  # its caller was cancelled
+                continue
+            if isinstance(result, Outcome):
+                future.set_result(result.value)
+            else:
+                future.set_exception(result)
+        if any(isinstance(r, Outcome) and r.session is not None for r in results):
+            self._on_commit()
