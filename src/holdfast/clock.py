@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import time
 
-_SHAPE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+_SHAPE = re.compile(
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z", re.ASCII
+)
 
 _last = (-1, "")  # the second written last and its text; one tuple, so threads never mix two
 
@@ -29,18 +31,16 @@ def now() -> str:
 
 def parse(text: str) -> float:
     """Seconds since 1970 of a time in the one form."""
-    import calendar
+    # By hand: the standard library's way costs a reading command several milliseconds of imports.
+    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
+    march_year = year - (month <= 2)
+    era_day = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days = march_year * 365 + march_year // 4 - march_year // 100 + march_year // 400 + era_day - 719468
+    hours = days * 24 + int(text[11:13])
+    seconds = (hours * 60 + int(text[14:16])) * 60 + int(text[17:19])
+    return seconds + int(text[20:26]) / 1_000_000
 
-    whole = calendar.timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S"))
-    return whole + int(text[20:26]) / 1_000_000
 
-
-def is_stamp(text: str) -> bool:
+def is_stamp(text: object) -> bool:
     """Whether `text` is a time in the one form."""
-    if not isinstance(text, str) or not _SHAPE.fullmatch(text):
-        return False
-    try:
-        parse(text)
-    except ValueError:
-        return False
-    return True
+    return isinstance(text, str) and _SHAPE.fullmatch(text) is not None

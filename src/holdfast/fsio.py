@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -95,6 +96,11 @@ def temp_name(path: str) -> str:
     return os.path.join(folder, f".{name}{TEMP_MARK}{unique}")
 
 
+def is_temp(name: str) -> bool:
+    """Whether a name is one that `temp_name` gave."""
+    return name.startswith(".") and TEMP_MARK in name
+
+
 def create(path: str, parts: Iterator[bytes] | list[bytes], disk: Disk = DISK) -> None:
     """A new file with that content, durable; FileExistsError if there is one, which is left alone."""
     temp = temp_name(path)
@@ -125,9 +131,11 @@ def move(old: str, new: str, disk: Disk = DISK) -> None:
 def old_temps(folder: str, now: float) -> list[str]:
     """Temporary files that a dead process left here."""
     found = []
-    for entry in os.scandir(folder):
-        if TEMP_MARK in entry.name and entry.name.startswith("."):
-            with suppress(FileNotFoundError):
-                if now - entry.stat(follow_symlinks=False).st_mtime > TEMP_OLD_S:
-                    found.append(entry.path)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if is_temp(entry.name):
+                with suppress(FileNotFoundError):
+                    what = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(what.st_mode) and now - what.st_mtime > TEMP_OLD_S:
+                        found.append(entry.path)
     return found

@@ -19,10 +19,13 @@ from holdfast.store.mirror.compare import pages
 from holdfast.store.sql import Sql
 
 
-async def adopt(store: BaseStore, session: str, records: Sequence[Record]) -> int:
+async def adopt(
+    store: BaseStore, session: str, records: Sequence[Record], *, give_way: bool = True
+) -> int:
     """Add records to the log of a session, which may be new; how many were added.
 
-    They must follow the log's last record; those that it has already are skipped.
+    They must follow the log's last record; those that it has already are skipped. If another live
+    session has the key that this one had, this one is archived (`give_way`), or else KeyTaken.
     """
 
     async def operation(sql: Sql) -> Outcome:
@@ -30,12 +33,14 @@ async def adopt(store: BaseStore, session: str, records: Sequence[Record]) -> in
         n, view = await load_view(sql, session)
         head = view.session.events if view.session else 0
         new = [record for record in records if record.seq > head]
-        if new and new[0].seq != head + 1:
-            raise errors.IllegalChange(f"record {new[0].seq} does not follow {head} in {session}")
+        await _check_joint(sql, session, n, head, records)
+        for seq, record in enumerate(new, head + 1):
+            if record.seq != seq:
+                raise errors.IllegalChange(f"record {record.seq} does not follow {seq - 1} in {session}")
         if not new:
             return Outcome(0)
         after = fold(session, new, view)
-        after, archived = await _yield_key(sql, session, view, after)
+        after, archived = await _yield_key(sql, session, after, give_way)
         await _put(sql, session, n, view, after, [*new, *archived])
         return Outcome(len(new), session)
 
@@ -43,20 +48,46 @@ async def adopt(store: BaseStore, session: str, records: Sequence[Record]) -> in
     return added
 
 
+async def _check_joint(sql: Sql, session: str, n: int | None, head: int, records: Sequence[Record]) -> None:
+    """Refuse records of another history: where it has the log's last record, that must be the same."""
+    theirs = next((record for record in records if record.seq == head), None)
+    if n is not None and theirs is not None:
+        ours = Record(*(await sql.rows("log", n=n, after=head - 1, limit=1))[0])
+        if ours != theirs:
+            raise errors.IllegalChange(f"record {head} of {session} is another one there")
+
+
 async def refold(store: BaseStore, session: str) -> None:
     """Make a session's views anew from its log."""
 
     async def operation(sql: Sql) -> Outcome:
         sql.forget()
-        n, _ = await load_view(sql, session)
-        assert n is not None
+        n = (await sql.dicts("session", id=session))[0]["n"]
         view = await fold_log(sql, n, session)
         assert view.session is not None
         await sql.run("put_session", n=n, **tables.session_values(view.session))
-        await sql.run("put_metadata", n=n, metadata=encode(view.session.metadata).decode())
+        await sql.run("put_metadata", n=n, metadata=encode(view.session.metadata))
+        await sql.run("drop_tokens", n=n)
         await tables.put_tokens(sql, n, (), view.tokens)
+        for (task,) in await sql.rows("tasks_of", n=n):
+            if task not in view.tasks:
+                await sql.run("drop_task", id=task)
         await tables.put_tasks(sql, n, {}, view.tasks)
+        for task in view.tasks.values():  # what never changes, and so is not put a second time
+            values = msgspec.structs.asdict(task)
+            for column in ("prompt", "options"):
+                values[column] = encode(values[column]).decode()
+            await sql.run("put_task_again", n=n, **values)
         return Outcome(None, session)
+
+    await store.transact(operation)
+
+
+async def order_queue(store: BaseStore) -> None:
+    """Queue the tasks of sessions that came back where they were: by the time they were queued."""
+
+    async def operation(sql: Sql) -> Outcome:
+        return Outcome(await sql.run("order_queue"))
 
     await store.transact(operation)
 
@@ -80,8 +111,8 @@ async def load_view(sql: Sql, session: str) -> tuple[int | None, View]:
         return None, View()
     n = rows[0]["n"]
     header = reads.session_view(rows[0])
-    text = (await sql.rows("metadata", n=n))[0][0]
-    header["metadata"], header["metadata_problem"] = reads.read_metadata(text)
+    stored = (await sql.rows("metadata", n=n))[0][0]
+    header["metadata"], header["metadata_problem"] = reads.read_metadata(stored)
     tokens = tuple(tables.as_token(row) for row in await sql.dicts("tokens", n=n))
     tasks = {}
     for row in await sql.dicts("tasks", session=session, status="", limit=1 << 31):
@@ -97,7 +128,7 @@ def _with_lease(task: Task, row: dict[str, Any]) -> Task:
     return replace(task, lease_until=row["lease_until"], spool=max(task.spool, row["spool"]))
 
 
-async def _yield_key(sql: Sql, session: str, before: View, after: View) -> tuple[View, list[Record]]:
+async def _yield_key(sql: Sql, session: str, after: View, give_way: bool) -> tuple[View, list[Record]]:
     """If another live session has the key by now, that one keeps it: this one is archived, and says so."""
     header = after.session
     assert header is not None
@@ -106,6 +137,8 @@ async def _yield_key(sql: Sql, session: str, before: View, after: View) -> tuple
     holder = [row[0] for row in await sql.rows("live_key", key=header.key) if row[0] != session]
     if not holder:
         return after, []
+    if not give_way:
+        raise errors.KeyTaken(f"session {holder[0]} is live under the key {header.key}", session=holder[0])
     change = c.Archive(by="holdfast heal", reason=f"its key is live in {holder[0]}")
     body = msgspec.json.encode(change).decode()
     record = Record(header.events + 1, "session", clock.now(), None, False, None, None, True, body)
@@ -118,7 +151,7 @@ async def _put(
     header = after.session
     assert header is not None
     values = tables.session_values(header)
-    metadata = encode(header.metadata).decode()
+    metadata = encode(header.metadata)
     if n is None:
         n = int((await sql.rows("next_n"))[0][0])
         await sql.run("add_session", n=n, metadata=metadata, **values)

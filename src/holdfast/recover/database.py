@@ -33,7 +33,7 @@ def examine(path: str, home: Home, deep: bool) -> Finding | None:
         problem = _read_through(path, deep or _size(path) + _size(path + "-wal") <= SMALL)
         if problem is None:
             return None
-        code, why = "database_damaged", f"the database cannot be read: {problem}"
+        code, why = "database_damaged", f"the database cannot be read: {' '.join(problem.split())}"
     return Finding(
         code=code,
         subject=os.path.basename(path),

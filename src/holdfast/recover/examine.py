@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast import errors, fsio, ids
 from holdfast.home import Home
 from holdfast.model.record import Record
@@ -20,6 +22,7 @@ from holdfast.store.mirror.files import seal
 from holdfast.store.sql import Sql
 
 ENDING = ".jsonl"
+GRAVE = ".tombstone.json"
 UNKNOWN = "?"  # the id of a deletion whose tombstone cannot be read
 
 
@@ -55,6 +58,7 @@ class Survey(NamedTuple):
     trashed: dict[str, Sight]
     tombstones: dict[str, dict[str, Any]]
     strange: list[Finding]
+    taken: set[str]  # names in `sessions/` that something has which is no mirror
 
 
 class Looked(NamedTuple):
@@ -70,8 +74,13 @@ def survey(home: Home) -> Survey:
     """What lies in `sessions/` and `trash/`; what does not belong there is named."""
     strange: list[Finding] = []
     mirrors = dict(_mirrors(home.sessions, strange))
+    taken = {finding.subject for finding in strange}
     trashed = dict(_mirrors(home.trash, strange))
-    return Survey(mirrors, trashed, dict(_tombstones(home.trash, strange)), strange)
+    tombstones = dict(_tombstones(home.trash, strange))
+    for folder in (home.quarantine, home.reports):
+        if os.path.isdir(folder):
+            strange += [_litter(path) for path in fsio.old_temps(folder, time.time())]
+    return Survey(mirrors, trashed, tombstones, strange, taken)
 
 
 async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
@@ -82,15 +91,19 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
     compared = 0
     heads = [Head(*row) for row in await sql.rows("heads")]
     for head in heads:
+        if not ids.is_id(head.id, ids.SESSION):
+            findings.append(_misnamed(head))
+            continue
         sight = seen.mirrors.pop(head.id, None)
         tombstone = seen.tombstones.pop(head.id, None)
         trashed = seen.trashed.pop(head.id, None)
         found = _deletion(head, sight, tombstone)
         if found is not None:
             findings.append(found)
-        elif head.state != "deleted":
+        if head.state != "deleted" and (found is None or found.code == "tombstone_stale"):
             if sight is None:
-                if mine is None or head.host in (None, mine):
+                wanted = mine is None or head.host in (None, mine)
+                if wanted and head.id + ENDING not in seen.taken:
                     findings.append(_missing(head, trashed))
             elif deep or head.seal != seal(head.seq, sight.stat):
                 compared += 1
@@ -126,7 +139,7 @@ def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None)
                 action="write the tombstone",
             )
         return None
-    if tombstone is None or tombstone["deletion"]["id"] == UNKNOWN:
+    if tombstone is None or _is_unknown(tombstone):
         return None
     if head.undone == tombstone["deletion"]["id"]:
         return Finding(
@@ -145,12 +158,27 @@ def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None)
 
 
 def _missing(head: Head, trashed: Sight | None) -> Finding:
-    where = " (a copy is in the trash)" if trashed else ""
+    if trashed is not None:
+        return Finding(
+            code="mirror_in_trash",
+            subject=head.id,
+            text="the mirror lies in the trash, but nothing else says that the session was deleted",
+            action="delete it if its mirror says so; else make the mirror anew from the database",
+        )
     return Finding(
         code="mirror_missing",
         subject=head.id,
-        text=f"the session has {head.seq} records and no mirror{where}",
+        text=f"the session has {head.seq} records and no mirror",
         action="make it anew from the database",
+    )
+
+
+def _misnamed(head: Head) -> Finding:
+    return Finding(
+        code="session_misnamed",
+        subject=repr(head.id),
+        text=f"the database has a session of {head.seq} records under a name that is none",
+        action=None,
     )
 
 
@@ -162,8 +190,7 @@ async def _look_closer(sql: Sql, head: Head, sight: Sight, unsealed: list[tuple[
             unsealed.append((head.id, seal(head.seq, sight.stat)))
             return None
         if found.result == "short" and found.level.seq:
-            cut = head.seal is not None and sight.stat.st_size < int(head.seal.split("/")[1])
-            parting = CUT if cut else BEHIND
+            parting = CUT if sight.stat.st_size < _sealed_size(head.seal) else BEHIND
             facts: dict[str, Any] = {}
         elif sight.stat.st_size == 0:
             parting, facts = EMPTY, {}
@@ -180,6 +207,12 @@ async def _look_closer(sql: Sql, head: Head, sight: Sight, unsealed: list[tuple[
         evidence=facts,
         signature=sight.signature,
     )
+
+
+def _sealed_size(seal: str | None) -> int:
+    """How long the mirror was when it was known to be on disk."""
+    parts = (seal or "").split("/")
+    return int(parts[1]) if len(parts) == 3 and parts[1].isascii() and parts[1].isdigit() else 0
 
 
 class Parting(NamedTuple):
@@ -204,6 +237,11 @@ OTHER = Parting(
     "{other} records have other content in the mirror than in the database; both are kept",
     ANEW,
 )
+APART = Parting(
+    "conflict",
+    "the mirror has {beyond} records that the database lacks, but not the one that they follow; both are kept",
+    ANEW,
+)
 DAMAGED = Parting("mirror_damaged", "the mirror is damaged behind record {alike}", ANEW)
 BY_DAMAGE = {
     "torn": Parting("mirror_torn", "the mirror is torn behind record {alike}", ANEW),
@@ -215,26 +253,31 @@ async def _parting(sql: Sql, head: Head, sight: Sight, level: Position) -> tuple
     """What a mirror holds from the byte on where it parts from the log."""
     damage: str | None = None
     other: list[int] = []
-    new = 0
+    beyond = 0
+    joined = level.seq == head.seq  # only then does what is beyond the log's end follow from it
     for piece in reading.read(head.id, sight.path, level.offset, level.seq):
         damage = damage or piece.damage
-        if piece.damage not in (None, "altered"):
+        if not piece.records:
             continue
-        first = piece.records[0].seq
-        rows = await sql.rows("log", n=head.n, after=first - 1, limit=len(piece.records))
+        after, last = piece.records[0].seq - 1, min(piece.records[-1].seq, head.seq)
+        rows = await sql.rows("log", n=head.n, after=after, limit=max(0, last - after))
         stored = {row[0]: Record(*row) for row in rows}
         for record in piece.records:
-            if record.seq in stored:
-                if stored[record.seq] != record:
-                    other.append(record.seq)
-            elif piece.damage is None and record.seq == head.seq + new + 1:
-                new += 1
-    facts = {"new": new, "other": len(other), "seqs": other[:100], "damage": damage}
-    if other:
-        return OTHER, facts
-    if new and level.seq == head.seq and damage is None:
+            if record.seq in piece.lost:
+                continue
+            if record.seq > head.seq:
+                beyond += 1
+            elif stored.get(record.seq) != record:
+                other.append(record.seq)
+            else:
+                joined = joined or record.seq == head.seq
+    facts = {"beyond": beyond, "other": len(other), "seqs": other[:100], "damage": damage}
+    facts["new"] = beyond if joined and not other else 0
+    if other or (beyond and not joined):
+        return (OTHER if other else APART), facts
+    if damage is None:
         return LONGER, facts
-    return BY_DAMAGE.get(damage or "", DAMAGED), facts
+    return BY_DAMAGE.get(damage, DAMAGED), facts
 
 
 def _not_in_database(session: str, seen: Survey) -> Finding:
@@ -260,26 +303,29 @@ def _not_in_database(session: str, seen: Survey) -> Finding:
         subject=session,
         text="the database does not have this session" + ("; it stays deleted" if deleted else ""),
         action="put it back into the database" + (", as deleted" if deleted else ""),
-        evidence={"deletion": tombstone["deletion"]} if tombstone else {},
+        evidence={"deletion": tombstone["deletion"]} if tombstone and not _is_unknown(tombstone) else {},
         signature=sight.signature,
     )
 
 
 async def _view_drift(sql: Sql, head: Head) -> Finding | None:
     """The views in the tables beside what the log says."""
-    _, kept = await load_view(sql, head.id)
     try:
         told = await fold_log(sql, head.n, head.id)
     except errors.StoreUnreadable as problem:
         return Finding(code="log_unreadable", subject=head.id, text=str(problem), action=None)
-    if kept.session is not None and kept.session.metadata is None:
-        text = (await sql.rows("metadata", n=head.n))[0][0]
+    try:
+        _, kept = await load_view(sql, head.id)
+    except (ValueError, msgspec.ValidationError):
+        kept = None  # a value in the tables that no view has
+    if kept is not None and kept.session is not None and kept.session.metadata is None:
+        stored: bytes = (await sql.rows("metadata", n=head.n))[0][0]
         return Finding(
             code="metadata_unreadable",
             subject=head.id,
             text=f"the stored metadata cannot be read: {kept.session.metadata_problem}",
             action="rebuild it from the log; the stored text goes into quarantine",
-            evidence={"stored": text[:200]},
+            evidence={"stored": stored[:200].decode(errors="replace")},
         )
     if kept == told:
         return None
@@ -296,27 +342,39 @@ async def _view_drift(sql: Sql, head: Head) -> Finding | None:
 
 def _mirrors(folder: str, strange: list[Finding]) -> Iterator[tuple[str, Sight]]:
     now = time.time()
-    for entry in os.scandir(folder) if os.path.isdir(folder) else ():
+    for entry in _entries(folder):
+        if entry.name == ".lock" or entry.name.endswith(GRAVE):
+            continue
+        try:
+            what = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # somebody is at work here
         name, ending = os.path.splitext(entry.name)
-        if entry.name == ".lock" or entry.name.endswith(".tombstone.json"):
-            continue
-        if fsio.TEMP_MARK in entry.name:
-            if now - entry.stat(follow_symlinks=False).st_mtime > fsio.TEMP_OLD_S:
-                strange.append(
-                    Finding(
-                        code="temp_litter",
-                        subject=entry.name,
-                        text="a temporary file that a dead process left behind",
-                        action="remove it",
-                        evidence={"file": entry.path},
-                    )
-                )
-            continue
-        what = entry.stat(follow_symlinks=False)
-        if ending == ENDING and ids.is_id(name, ids.SESSION) and statmode.S_ISREG(what.st_mode):
+        plain = statmode.S_ISREG(what.st_mode)
+        if plain and fsio.is_temp(entry.name):
+            if now - what.st_mtime > fsio.TEMP_OLD_S:
+                strange.append(_litter(entry.path))
+        elif plain and ending == ENDING and ids.is_id(name, ids.SESSION):
             yield name, Sight(entry.path, what)
         else:
             strange.append(_foreign(entry.path, entry.name, what))
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    if not os.path.isdir(folder):
+        return []
+    with os.scandir(folder) as entries:
+        return list(entries)
+
+
+def _litter(path: str) -> Finding:
+    return Finding(
+        code="temp_litter",
+        subject=os.path.basename(path),
+        text="a temporary file that a dead process left behind",
+        action="remove it",
+        evidence={"file": path},
+    )
 
 
 def _foreign(path: str, name: str, what: os.stat_result) -> Finding:
@@ -335,22 +393,28 @@ def _foreign(path: str, name: str, what: os.stat_result) -> Finding:
 
 
 def _tombstones(folder: str, strange: list[Finding]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for entry in os.scandir(folder) if os.path.isdir(folder) else ():
-        session = entry.name.removesuffix(".tombstone.json")
+    for entry in _entries(folder):
+        session = entry.name.removesuffix(GRAVE)
         if session == entry.name:
             continue
         try:
+            if not entry.is_file(follow_symlinks=False):
+                raise ValueError("it is no file")
             with open(entry.path, "rb") as file:
                 note = json.loads(file.read())
             if note["session"] != session or not isinstance(note["deletion"]["id"], str):
                 raise ValueError("it is of another session")
-        except (OSError, ValueError, KeyError, TypeError) as problem:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
             strange.append(_unreadable(entry.path, problem))
             if ids.is_id(session, ids.SESSION):
                 # Enough to keep a session deleted that only a file still has, not to delete one.
                 yield session, {"deletion": {"id": UNKNOWN, "by": "?", "reason": "?"}}
             continue
         yield session, note
+
+
+def _is_unknown(tombstone: dict[str, Any]) -> bool:
+    return bool(tombstone["deletion"]["id"] == UNKNOWN)
 
 
 def _unreadable(path: str, problem: Exception) -> Finding:

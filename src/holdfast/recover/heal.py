@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -25,6 +27,8 @@ from holdfast.store.sql import Sql
 Progress = Callable[[int, int, str], None]  # done, of how many, what
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 32  # sessions put back in one transaction of the writer
 
 # A session must be there before another can be found to share its key, and gone before it is made.
 ORDER = ("delete_unfinished", "database_behind", "deleted_not_in_database", "session_missing")
@@ -106,19 +110,29 @@ async def mend(
     """Repair each finding that has a repair."""
     mendable = sorted(
         (f for f in findings if f.action is not None and f.code in REPAIRS),
-        key=lambda f: ORDER.index(f.code) if f.code in ORDER else len(ORDER),
+        key=lambda f: (ORDER.index(f.code) if f.code in ORDER else len(ORDER), f.code),
     )
     done: list[Done] = []
     problems: list[str] = []
-    for i, finding in enumerate(mendable):
-        if progress is not None:
-            progress(i, len(mendable), finding.subject)
+
+    async def one(finding: Finding) -> None:
         try:
             done.append(await repair(store, home, finding))
         except (errors.HoldfastError, OSError) as problem:
             log.warning("%s of %s could not be repaired: %s", finding.code, finding.subject, problem)
             problems.append(f"{finding.code} {finding.subject}: {problem}")
+
+    for code, group in itertools.groupby(mendable, key=lambda f: f.code):
+        for some in _batches(list(group), AT_ONCE if code == "session_missing" else 1):
+            if progress is not None:
+                progress(len(done) + len(problems), len(mendable), some[0].subject)
+            await asyncio.gather(*(one(finding) for finding in some))
     return done, problems
+
+
+def _batches(findings: list[Finding], size: int) -> Iterator[list[Finding]]:
+    for i in range(0, len(findings), size):
+        yield findings[i : i + size]
 
 
 def host_of(location: Location) -> str | None:

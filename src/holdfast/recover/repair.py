@@ -189,15 +189,15 @@ async def rebuild_views(store: BaseStore, home: Home, finding: Finding) -> Resul
     if finding.code == "metadata_unreadable":
         stored = await store.query(lambda sql: _stored_metadata(sql, session))
         path = os.path.join(home.quarantine, f"{session}-{os.urandom(4).hex()}.metadata")
-        fsio.create(path, [stored.encode("utf-8", "surrogatepass")])
+        fsio.create(path, [stored])
         kept.append(path)
     await refold(store, session)
     return "rebuilt from the log", kept
 
 
-async def _stored_metadata(sql: Sql, session: str) -> str:
+async def _stored_metadata(sql: Sql, session: str) -> bytes:
     n = (await sql.dicts("session", id=session))[0]["n"]
-    return str((await sql.rows("metadata", n=n))[0][0])
+    return bytes((await sql.rows("metadata", n=n))[0][0])
 
 
 async def _adopt_file(store: BaseStore, session: str, path: str, damaged_too: bool) -> tuple[int, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from abc import ABC, abstractmethod
@@ -25,6 +26,9 @@ from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sql import Row, Sql
 
 T = TypeVar("T")
+
+# Nothing is printed unless the program that uses the store asks for it.
+logging.getLogger("holdfast").addHandler(logging.NullHandler())
 
 
 class Outcome(NamedTuple):

@@ -115,12 +115,12 @@ async def _put_view(sql: Sql, n: int, before: View, after: View, described: bool
     session, old = after.session, before.session
     assert session is not None
     if old is None:
-        metadata = encode(session.metadata).decode()
+        metadata = encode(session.metadata)
         await sql.run("add_session", n=n, metadata=metadata, **tables.session_values(session))
     elif described:
         await sql.run("put_session", n=n, **tables.session_values(session))
         if session.version != old.version:
-            await sql.run("put_metadata", n=n, metadata=encode(session.metadata).decode())
+            await sql.run("put_metadata", n=n, metadata=encode(session.metadata))
     elif grew:
         place = (session.events, session.messages, session.updated_at, n)
         await sql.many("put_place", [place])

@@ -1,5 +1,5 @@
 -- Every statement of both stores. A statement begins at a line `-- name: NAME` and ends at the next.
--- `:word` is a parameter. SQLite and PostgreSQL read this same file (see statements.py); what one of
+-- `:word` is a parameter, `blob` is PostgreSQL's bytea. SQLite and PostgreSQL read this same file (see statements.py); what one of
 -- them needs for itself (its tables, its way to lock) is in its own folder.
 
 -- name: meta
@@ -15,7 +15,7 @@ select n, id, key, agent, cwd, host, title, state, worktree, archive, deletion, 
 from session where id = :id
 
 -- name: metadata
-select metadata from session where n = :n
+select cast(metadata as blob) as metadata from session where n = :n
 
 -- name: last_task
 select id as last_task, status as last_status from task where n = :n order by place desc limit 1
@@ -32,7 +32,7 @@ order by case state when 'live' then 0 else 1 end, updated_at desc, n desc limit
 
 -- name: sessions
 select s.n, s.id, s.key, s.agent, s.cwd, s.host, s.title, s.state, s.worktree, s.archive, s.deletion,
-  s.link, s.undone, s.metadata, s.version, s.created_at, s.updated_at, s.seq, s.messages, s.tasks,
+  s.link, s.undone, cast(s.metadata as blob) as metadata, s.version, s.created_at, s.updated_at, s.seq, s.messages, s.tasks,
   (select t.status from task t where t.n = s.n order by t.place desc limit 1) as last_status,
   (select t.id from task t where t.n = s.n order by t.place desc limit 1) as last_task
 from session s
@@ -156,3 +156,21 @@ select n, id, state, seq, seal, host, deletion, undone from session order by n
 
 -- name: put_seal
 update session set seal = :seal where id = :id
+
+-- name: drop_tokens
+delete from token where n = :n
+
+-- name: tasks_of
+select id from task where n = :n
+
+-- name: drop_task
+delete from task where id = :id
+
+-- name: put_task_again
+update task set n = :n, prompt = :prompt, queued_at = :queued_at, options = :options, retry_of = :retry_of
+where id = :id
+
+-- name: order_queue
+update task set place = r.place
+from (select id, row_number() over (order by queued_at, place) as place from task) r
+where r.id = task.id and task.place <> r.place

@@ -34,10 +34,10 @@ def session_view(row: Json) -> Json:
     return view
 
 
-def read_metadata(text: str) -> tuple[Json | None, str | None]:
-    """The metadata, or None and what is wrong with the stored text; never a made-up empty object."""
+def read_metadata(stored: bytes) -> tuple[Json | None, str | None]:
+    """The metadata, or None and what is wrong with what is stored; never a made-up empty object."""
     try:
-        value = json.loads(text)
+        value = json.loads(stored.decode())
     except (ValueError, RecursionError) as problem:
         return None, f"not JSON: {problem}"
     if not isinstance(value, dict):

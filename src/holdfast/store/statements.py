@@ -29,7 +29,7 @@ def load(path: str, mark: str) -> dict[str, Statement]:
     for name, text in zip(parts[1::2], parts[2::2], strict=True):
         text = text.strip()
         if mark == "%s":
-            text = text.replace("%", "%%")
+            text = text.replace("%", "%%").replace(" as blob)", " as bytea)")
         names = tuple(_PARAMETER.findall(text))
         statements[name] = Statement(_PARAMETER.sub(mark, text), names)
     return statements

@@ -7,12 +7,12 @@ tells whole commits from torn or altered ones.
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 from zlib import crc32
 
 from holdfast import clock
 from holdfast.model.record import Record
+from holdfast.model.text import decode
 
 
 class BadLine(ValueError):
@@ -44,7 +44,7 @@ def write(session: str, record: Record, crc: int = 0) -> tuple[bytes, int]:
 def read(session: str, line: bytes) -> Parsed:
     """What a line without its newline holds; BadLine where that is no record."""
     try:
-        value = json.loads(line)
+        value = decode(line)
     except (ValueError, RecursionError):
         raise BadLine("torn") from None
     if not isinstance(value, dict) or "session" not in value:

@@ -73,10 +73,10 @@ def parse(url: str) -> Address:
             hint="postgresql://user:password@host:port/database, with special characters as %XX",
         ) from None
     host = given.get("host") or os.environ.get("PGHOST") or "localhost"
-    name = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user") or "default"
+    database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user") or "default"
     return Address(
         make_conninfo("", **{**_DEFAULTS, **given, "client_encoding": "utf8"}),
         schema,
-        f"the PostgreSQL database {name} at {host}",
+        f"the PostgreSQL database {database} at {host}",
         str(given.get("password") or ""),
     )

@@ -15,10 +15,13 @@ from holdfast.store.postgres.address import Address
 
 PATIENCE_S = 20.0  # how long a lost server is waited for
 LOCK_MS = 15_000  # how long to wait for another hub's transaction
-STALL_MS = 10_000  # a hub that stalls inside a transaction is cut off by the server after this
+STALL_MS = 10_000  # a hub that stalls inside a writing transaction is cut off by the server after this
+READ_STALL_MS = 600_000  # a reading one keeps nobody waiting, and may compare many files on its way
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
+
+BEGIN_READ = "begin isolation level repeatable read read only"
 
 Connection = psycopg.AsyncConnection[TupleRow]
 
@@ -64,16 +67,16 @@ async def connect(address: Address) -> Connection:
     """A connection on which every statement is its own transaction until one is begun."""
     db = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
     try:
-        await prepare(db, address)
+        await prepare(db, address, STALL_MS)
     except BaseException:
         await db.close()
         raise
     return db
 
 
-async def prepare(db: Connection, address: Address) -> None:
+async def prepare(db: Connection, address: Address, stall_ms: int = READ_STALL_MS) -> None:
     """Our settings on a new connection; acknowledged means durable, so commits wait for the disk."""
-    values = (f'"{address.schema}"', str(LOCK_MS), str(STALL_MS))
+    values = (f'"{address.schema}"', str(LOCK_MS), str(stall_ms))
     await db.execute(_SETTINGS, values, prepare=False)
 
 

@@ -23,14 +23,15 @@ def newest(steps: Sequence[str] = STEPS) -> int:
 
 async def check(db: Connection, address: Address, steps: Sequence[str] = STEPS) -> int:
     """The version of the tables, 0 if there are none; refused if newer or not Holdfast's."""
-    (there,) = await one(db, "select to_regclass(%s) is not null", (f'"{address.schema}".meta',))
-    if not there:
+    # Not to_regclass: within a transaction it may not see yet what another hub has committed.
+    tables = "select count(*) from pg_catalog.pg_tables where schemaname = %s and tablename = 'meta'"
+    if await one(db, tables, (address.schema,)) == (0,):
         return 0
     cursor = await db.execute("select value from meta where name = 'schema_version'")
     row = await cursor.fetchone()
     if row is None:
         raise errors.StoreUnreadable(
-            f"the schema {address.schema} of {address.place} is not one of Holdfast's"
+            f"the schema {address.schema} of {address.place} is there, but not one of Holdfast's"
         )
     version = int(row[0])
     if version > newest(steps):
@@ -64,8 +65,8 @@ async def bring_up(db: Connection, address: Address, steps: Sequence[str] = STEP
 
 async def _create(db: Connection, address: Address) -> None:
     # Not `if not exists`: that needs a right on the database even where the schema is there.
-    (there,) = await one(db, "select to_regnamespace(%s) is not null", (f'"{address.schema}"',))
-    if not there:
+    schemas = "select count(*) from pg_catalog.pg_namespace where nspname = %s"
+    if await one(db, schemas, (address.schema,)) == (0,):
         await _script(db, f'create schema "{address.schema}"')
     with open(_SCHEMA, encoding="utf-8") as file:
         await _script(db, file.read())

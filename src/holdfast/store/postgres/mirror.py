@@ -79,7 +79,7 @@ class MirrorThread:
 
     def _run(self) -> None:
         stop = False
-        while not stop:
+        while not stop and not self._loop.is_closed():
             self._news.wait(LOOK_S if self._keeper.idle() else QUIET_S / 2)
             if self._news.is_set() and not self._errands and not self._stop:
                 time.sleep(LAG_S)
@@ -146,6 +146,9 @@ class MirrorThread:
         return self._await(self._store.query(question))
 
     def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():
+            coroutine.close()
+            raise errors.StoreClosed()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 

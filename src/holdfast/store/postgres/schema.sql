@@ -15,7 +15,7 @@ create table session (
   deletion text,
   link text,
   undone text,
-  metadata text not null,
+  metadata bytea not null,
   version bigint not null,
   created_at text not null collate "C",
   updated_at text not null collate "C",

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from hashlib import md5
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import dict_row
-
 from holdfast.store.statements import load, shared
 
 if TYPE_CHECKING:
+    from psycopg import AsyncCursor
+
     from holdfast.model.commit import Draft
     from holdfast.store.postgres.connection import Connection
     from holdfast.store.sql import Row
@@ -30,66 +30,85 @@ select * from (
 
 
 class PostgresSql:
-    """Statements on one connection, for one transaction."""
+    """Statements on one connection, for one transaction.
+
+    What it remembers ends with it: other hubs write too, but not while this one holds the lock.
+    """
 
     def __init__(self, db: Connection):
-        self.written = 0  # statements that may have changed something
+        self.written = 0  # grows with everything that changes the database
         self._db = db
         self._place: int | None = None
+        self._later: dict[str, list[Row]] = {}
+        self._loaded: dict[str, Loaded] = {}
 
     async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
         """All rows, or as many as the budget allows."""
         statement = STATEMENTS[name]
         values = statement.values(given)
         if budget is None:
-            return await (await self._db.execute(statement.text, values)).fetchall()
-        cursor = await self._db.execute(_WITHIN_BUDGET.format(statement.text), (*values, budget))
+            return await (await self._execute(statement.text, values)).fetchall()
+        cursor = await self._execute(_WITHIN_BUDGET.format(statement.text), (*values, budget))
         return [row[:-1] for row in await cursor.fetchall()]
 
     async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
         """All rows by column name."""
         statement = STATEMENTS[name]
-        async with self._db.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(statement.text, statement.values(given))
-            return await cursor.fetchall()
+        cursor = await self._execute(statement.text, statement.values(given))
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
 
     async def run(self, name: str, /, **given: Any) -> int:
         """Run a statement; the number of rows it changed."""
         statement = STATEMENTS[name]
-        cursor = await self._db.execute(statement.text, statement.values(given))
-        self.written += cursor.rowcount
-        return cursor.rowcount
+        changed = (await self._execute(statement.text, statement.values(given))).rowcount
+        self.written += changed
+        return changed
 
     async def many(self, name: str, rows: Iterable[Row]) -> None:
-        """Run a statement for each row."""
+        """Run a statement for each row, at the end of the transaction or before the next statement."""
         self.written += 1
-        async with self._db.cursor() as cursor:
-            await cursor.executemany(STATEMENTS[name].text, rows)
+        self._later.setdefault(name, []).extend(rows)
 
     async def reserve(self, count: int) -> int:
-        """Places in the log of all sessions; under the writers' lock nobody else takes one."""
+        """Places in the log of all sessions."""
         if self._place is None:
             self._place = int((await self.rows("last_log"))[0][0])
         place = self._place
         self._place = place + count
         return place
 
+    async def settle(self) -> None:
+        """Run what was put off."""
+        later, self._later = self._later, {}
+        async with self._db.cursor() as cursor:
+            for name, rows in later.items():
+                await cursor.executemany(STATEMENTS[name].text, rows)
+
+    async def _execute(self, text: str, values: Row) -> AsyncCursor[Row]:
+        if self._later:
+            await self.settle()
+        return await self._db.execute(text, values)
+
     async def known_origins(self, n: int, head: int, origins: set[str]) -> set[str]:
         """Those of `origins` that the session has already."""
         digests = [md5(origin.encode(), usedforsecurity=False).hexdigest() for origin in origins]
         return origins & {origin for (origin,) in await self.rows("known_origins", n=n, digests=digests)}
 
-    # Other hubs write too, so nothing is remembered from one transaction to the next.
-
     def note_origins(self, n: int, head: int, drafts: Sequence[Draft]) -> None:
         """Nothing to note: they are in the index."""
 
     def recall(self, session: str) -> Loaded | None:
-        """Nothing is remembered."""
-        return None
+        """The session as this transaction left it."""
+        return self._loaded.get(session)
 
     def remember(self, session: str, loaded: Loaded | None) -> None:
-        """Nothing is remembered."""
+        """Keep a session for the next commit."""
+        if loaded is None:
+            self._loaded.pop(session, None)
+        else:
+            self._loaded[session] = loaded
 
     def forget(self) -> None:
-        """Nothing is remembered."""
+        """Keep no session."""
+        self._loaded.clear()

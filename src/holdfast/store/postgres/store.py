@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from holdfast import errors
@@ -17,7 +16,15 @@ from holdfast.store.base import BaseStore, Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.postgres import connection, migrations
 from holdfast.store.postgres.address import Address, parse
-from holdfast.store.postgres.connection import Connection, Patience, connect_first, lost, meaning, prepare
+from holdfast.store.postgres.connection import (
+    BEGIN_READ,
+    Connection,
+    Patience,
+    connect_first,
+    lost,
+    meaning,
+    prepare,
+)
 from holdfast.store.postgres.mirror import MirrorThread
 from holdfast.store.postgres.news import News, PostgresListener
 from holdfast.store.postgres.sql import PostgresSql
@@ -28,8 +35,6 @@ T = TypeVar("T")
 
 READERS = 8  # connections for reading, at the most
 CLOSING_S = 1.0  # how long a lost server is waited for by a store that is closing
-
-BEGIN_READ = "begin isolation level repeatable read read only"
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +97,7 @@ class PostgresStore(BaseStore):
         while True:
             try:
                 async with self._pool.connection(timeout=patience.left) as db:
-                    await db.execute(BEGIN_READ)
+                    await db.execute(BEGIN_READ, prepare=False)
                     return await question(PostgresSql(db))
             except PoolClosed:
                 raise errors.StoreClosed() from None

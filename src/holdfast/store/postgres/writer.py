@@ -109,7 +109,7 @@ class Writer:
                     return [errors.CommitUnknown(unknown)] * len(jobs)
                 if committed:
                     return unsure.results
-            except Exception as problem:  # noqa: BLE001 - the callers get it
+            except Exception as problem:
                 await self._abandon()
                 if lost(problem) and await patience.wait():
                     continue  # it was not committed, and operations may be run again
@@ -136,6 +136,7 @@ class Writer:
         if not sql.written:
             await db.rollback()
             return results
+        await sql.settle()
         news = any(isinstance(r, Outcome) and r.session is not None for r in results)
         try:
             await db.execute(self._end(news), prepare=False)

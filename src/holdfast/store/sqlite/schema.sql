@@ -15,7 +15,7 @@ create table session (
   deletion text,
   link text,
   undone text,
-  metadata text not null,          -- JSON object
+  metadata blob not null,          -- JSON object; bytes, so that nothing is hidden if it is not
   version integer not null,
   created_at text not null,
   updated_at text not null,

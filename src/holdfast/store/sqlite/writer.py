@@ -151,6 +151,10 @@ class Writer:
             db.close(True)
 
     def _answer(self, jobs: list[Job], results: list[Any]) -> None:
+        touched = [r.session for r in results if isinstance(r, Outcome) and r.session is not None]
+        if touched:
+            # Before the callers hear of it: who then asks for level mirrors must find this in them.
+            self._on_commit(touched)
         waiting: dict[asyncio.AbstractEventLoop | None, list[tuple[Job, Any]]] = {}
         for job, result in zip(jobs, results, strict=True):
             waiting.setdefault(job.loop, []).append((job, result))
@@ -162,9 +166,6 @@ class Writer:
                 loop.call_soon_threadsafe(_tell, answers)
             except RuntimeError:
                 log.debug("a caller's event loop ended before its answer")
-        touched = [r.session for r in results if isinstance(r, Outcome) and r.session is not None]
-        if touched:
-            self._on_commit(touched)
 
 
 def _tell(answers: list[tuple[Job, Any]]) -> None:

@@ -1,0 +1,1 @@
+"""Measurements, each beside its baseline in the same run; ratios, never times, are what counts."""

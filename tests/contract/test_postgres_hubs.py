@@ -1,0 +1,169 @@
+"""Several hubs on one database: one order of everything, each task once, news of all to all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Callable
+
+from holdfast.home import Home
+from holdfast.model.commit import Commit
+from holdfast.model.event import NewEvent
+from holdfast.model.task import Owner
+from holdfast.store.contract import Change
+from holdfast.store.postgres import news
+from holdfast.store.postgres.address import parse
+from holdfast.store.postgres.store import PostgresStore
+from tests.postgres_server import Hub, connect
+
+
+def event(text: str = "x") -> NewEvent:
+    return NewEvent("user", {"text": text})
+
+
+def owner(name: str) -> Owner:
+    return Owner(host=name, pid=1, started=1.0, boot="b")
+
+
+async def until(so: Callable[[], bool], seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not so():
+            await asyncio.sleep(0.01)
+
+
+async def test_each_queued_task_is_claimed_once(hub: Hub) -> None:
+    stores = [await hub() for _ in range(3)]
+    for _ in range(30):
+        session = await stores[0].create_session("claude")
+        await stores[0].enqueue(session.id, "go")
+
+    async def work(store: PostgresStore, name: str) -> list[str]:
+        claimed = []
+        while task := await store.claim_next(owner(name), 60.0, any_host=True):
+            assert task.owner == owner(name)
+            claimed.append(task.id)
+        return claimed
+
+    claimed = await asyncio.gather(
+        *[work(store, f"{i}-{k}") for i, store in enumerate(stores) for k in range(3)]
+    )
+    found = [task for some in claimed for task in some]
+    assert len(found) == len(set(found)) == 30
+    assert all(task.generation == 1 for task in await stores[0].tasks())
+
+
+async def test_the_feed_of_two_writing_hubs_misses_and_reorders_nothing(hub: Hub) -> None:
+    writers, reader = [await hub(), await hub()], await hub()
+    sessions = [(await writers[0].create_session("claude")).id for _ in range(4)]
+    rng = random.Random(7)
+    writing = True
+
+    async def write(store: PostgresStore) -> None:
+        for _ in range(60):
+            events = [event() for _ in range(rng.randint(1, 4))]
+            await store.commit(Commit(rng.choice(sessions), events))
+
+    async def read() -> list[Change]:
+        seen: list[Change] = []
+        cursor: str | None = None
+        while True:
+            last_round = not writing
+            found = await reader.changes(cursor, limit=rng.randint(1, 50))
+            assert not found.gap
+            seen += found.changes
+            cursor = found.cursor
+            if last_round and not found.more:
+                return seen
+
+    async def write_all() -> None:
+        nonlocal writing
+        await asyncio.gather(*[write(store) for store in writers for _ in range(3)])
+        writing = False
+
+    seen, _ = await asyncio.gather(read(), write_all())
+    places = [int(change.cursor.partition(".")[2]) for change in seen]
+    assert places == list(range(1, len(seen) + 1))
+    for session in sessions:
+        seqs = [change.event.seq for change in seen if change.session == session]
+        assert seqs == list(range(1, (await reader.session(session)).events + 1))
+
+
+async def test_a_follower_hears_of_another_hubs_commits_at_once(hub: Hub) -> None:
+    store, other = await hub(), await hub()
+    session = (await store.create_session("claude")).id
+    found: list[Change] = []
+
+    async def follow() -> None:
+        async for changes in store.follow():
+            found.extend(changes.changes)
+
+    following = asyncio.create_task(follow())
+    await until(lambda: len(found) == 1)
+    for number in range(20):
+        await other.commit(Commit(session, [event()]))
+        await until(lambda: len(found) == number + 2, news.LOOK_S / 5)  # noqa: B023
+    following.cancel()
+
+
+async def test_a_listener_that_was_cut_off_misses_nothing(hub: Hub, postgres_url: str) -> None:
+    store, other = await hub(), await hub()
+    session = (await store.create_session("claude")).id
+    found: list[Change] = []
+
+    async def follow() -> None:
+        async for changes in store.follow():
+            found.extend(changes.changes)
+
+    following = asyncio.create_task(follow())
+    await until(lambda: len(found) == 1)
+    listening = f'listen "{parse(postgres_url).schema}"'
+    for _ in range(3):
+        with connect(postgres_url) as db:
+            query = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where query = %s"
+            assert db.execute(query, (listening,)).fetchall() == [(True,)]
+        before = len(found)
+        await other.commit(Commit(session, [event()]))  # while nobody listens
+        await until(lambda: len(found) == before + 1, news.LOOK_S / 2)  # noqa: B023
+    await other.commit(Commit(session, [event()]))
+    await until(lambda: len(found) == 5, news.LOOK_S / 2)
+    assert [change.event.seq for change in found] == [1, 2, 3, 4, 5]
+    following.cancel()
+
+
+async def test_a_home_mirrors_its_own_hosts_sessions_whoever_wrote_them(hub: Hub) -> None:
+    store, other = await hub(), await hub()
+    mine = await other.create_session("claude", host=socket.gethostname())
+    theirs = await store.create_session("claude", host="elsewhere")
+    anyones = await store.create_session("claude")
+    await other.commit(Commit(mine.id, [event("from afar")]))
+
+    def look(home: Home) -> tuple[set[str], str]:
+        names = {name for name in os.listdir(home.sessions) if name.endswith(".jsonl")}
+        with open(home.mirror(mine.id), encoding="utf-8") as file:
+            return names, file.read()
+
+    for hub_of_mine in (store, other):
+        names, text = await hub_of_mine.with_mirrors(lambda files: look(files.home)) or (set(), "")
+        assert names == {f"{mine.id}.jsonl", f"{anyones.id}.jsonl"}
+        assert "from afar" in text
+    assert (await store.session(theirs.id)).events == 1
+
+
+async def test_closing_wakes_followers_and_ends_twice(hub: Hub) -> None:
+    store = await hub()
+    session = (await store.create_session("claude")).id
+    path = ""
+
+    def remember(home: Home) -> str:
+        return home.mirror(session)
+
+    path = await store.with_mirrors(lambda files: remember(files.home)) or ""
+    pending = [asyncio.create_task(store.commit(Commit(session, [event()]))) for _ in range(20)]
+    await asyncio.sleep(0)
+    await store.close()
+    await store.close()
+    assert all([len((await commit).seqs) == 1 for commit in pending])
+    with open(path, encoding="utf-8") as file:
+        assert len(file.readlines()) == 21
