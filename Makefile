@@ -4,9 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup test test-agents lint types bench clean
+.PHONY: setup start test lint types bench bench-quick clean
 
 setup: $(READY)
+
+# Installs Holdfast and makes its home on the embedded default.
+start: $(VENV)/bin/holdfast
+	$(BIN)/holdfast init
+	@echo "now: $(BIN)/holdfast --help"
+
+$(VENV)/bin/holdfast:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +35,9 @@ types: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench
+
+bench-quick: $(READY)
+	$(BIN)/python -m bench --quick
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,6 +8,9 @@ import random
 import socket
 from collections.abc import Callable
 
+import pytest
+
+from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
@@ -29,7 +32,7 @@ def owner(name: str) -> Owner:
 
 async def until(so: Callable[[], bool], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
-        while not so():
+        while not so():  # noqa: ASYNC110 - others change what is looked at
             await asyncio.sleep(0.01)
 
 
@@ -151,19 +154,27 @@ async def test_a_home_mirrors_its_own_hosts_sessions_whoever_wrote_them(hub: Hub
     assert (await store.session(theirs.id)).events == 1
 
 
-async def test_closing_wakes_followers_and_ends_twice(hub: Hub) -> None:
+async def test_closing_finishes_what_was_handed_in_and_wakes_followers(hub: Hub) -> None:
     store = await hub()
     session = (await store.create_session("claude")).id
-    path = ""
+    mirror = await store.with_mirrors(lambda files: files.home.mirror(session)) or ""
+    heard = asyncio.Event()
 
-    def remember(home: Home) -> str:
-        return home.mirror(session)
+    async def follow() -> None:
+        async for _ in store.follow():
+            heard.set()
 
-    path = await store.with_mirrors(lambda files: remember(files.home)) or ""
+    following = asyncio.create_task(follow())
+    await heard.wait()
     pending = [asyncio.create_task(store.commit(Commit(session, [event()]))) for _ in range(20)]
     await asyncio.sleep(0)
     await store.close()
     await store.close()
-    assert all([len((await commit).seqs) == 1 for commit in pending])
-    with open(path, encoding="utf-8") as file:
+    assert [len((await commit).seqs) for commit in pending] == [1] * 20
+    with open(mirror, encoding="utf-8") as file:
         assert len(file.readlines()) == 21
+    with pytest.raises(errors.StoreClosed):
+        await asyncio.wait_for(following, 1.0)
+    for late in (store.create_session("claude"), store.session(session), store.with_mirrors(lambda files: 0)):
+        with pytest.raises(errors.StoreClosed):
+            await late

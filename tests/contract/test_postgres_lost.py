@@ -102,17 +102,18 @@ async def test_a_hub_that_stalls_in_a_transaction_is_cut_off(
     store, other = await hub(), await hub()
     session = (await store.create_session("claude")).id
     order: list[str] = []
+    stalling = asyncio.Event()
 
     async def stall(sql: Sql) -> Outcome:
         if not order:
             order.append("stalls")
+            stalling.set()
             await asyncio.sleep(0.8)
         order.append("runs")
         return Outcome(await sql.run("put_seal", id=session, seal="0/0/0"))
 
     async def wait_for_it() -> None:
-        while not order:
-            await asyncio.sleep(0.01)
+        await stalling.wait()
         await say(other, session, "meanwhile")
         order.append("the other wrote")
 

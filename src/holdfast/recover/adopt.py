@@ -19,9 +19,7 @@ from holdfast.store.mirror.compare import pages
 from holdfast.store.sql import Sql
 
 
-async def adopt(
-    store: BaseStore, session: str, records: Sequence[Record], *, give_way: bool = True
-) -> int:
+async def adopt(store: BaseStore, session: str, records: Sequence[Record], *, give_way: bool = True) -> int:
     """Add records to the log of a session, which may be new; how many were added.
 
     They must follow the log's last record; those that it has already are skipped. If another live

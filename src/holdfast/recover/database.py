@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+
+import apsw
 
 from holdfast import clock, errors, fsio
 from holdfast.home import Home
@@ -12,28 +15,38 @@ from holdfast.store.sqlite.connection import open_reader, translated
 
 SMALL = 64 * 1024 * 1024  # bytes; a file up to this size is read whole at every start
 BESIDE = ("", "-wal", "-shm")
+TABLES = frozenset({"meta", "session", "log", "token", "task"})
 
 ASIDE = "put it into quarantine and rebuild it from the mirrors"
 
 
 def examine(path: str, home: Home, deep: bool) -> Finding | None:
     """What is wrong with the database file, if anything; SchemaNewer if a newer Holdfast wrote it."""
-    code, why = "", ""
-    if not os.path.lexists(path):
-        if not has_mirrors(home):
-            return None
-        code, why = "database_missing", "the database is gone; its sessions are in their mirrors"
-    elif os.path.isdir(path):
+    if os.path.isdir(path):
         raise errors.StoreUnreadable(f"{path} is a directory, not a database")
-    elif os.path.getsize(path) == 0 and not _size(path + "-wal"):
-        if not has_mirrors(home):
-            return None  # a first start that was cut short
-        code, why = "database_empty", "the database has zero bytes"
-    else:
-        problem = _read_through(path, deep or _size(path) + _size(path + "-wal") <= SMALL)
-        if problem is None:
-            return None
-        code, why = "database_damaged", f"the database cannot be read: {' '.join(problem.split())}"
+    there, wal = os.path.lexists(path), _size(path + "-wal")
+    if not (there and _size(path)) and not wal and not has_mirrors(home):
+        return None  # a first start, maybe one that was cut short
+    if not there:
+        return _finding("database_missing", path, "the database is gone; its sessions are in their mirrors")
+    if not _size(path):
+        return _finding("database_empty", path, "the database has zero bytes")
+    problem = _read_through(path, deep or _size(path) + wal <= SMALL)
+    return None if problem is None else damaged(path, problem)
+
+
+def damaged(path: str, problem: str) -> Finding:
+    """The finding of a database that cannot be read, for that reason."""
+    why = f"the database cannot be read: {' '.join(problem.split())}"
+    return _finding("database_damaged", path, why)
+
+
+def is_damage(problem: errors.StoreUnreadable) -> bool:
+    """Whether what could not be read was the file's content, not the way to it."""
+    return isinstance(problem.__cause__, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError))
+
+
+def _finding(code: str, path: str, why: str) -> Finding:
     return Finding(
         code=code,
         subject=os.path.basename(path),
@@ -49,6 +62,7 @@ def _read_through(path: str, whole: bool) -> str | None:
         with translated(path):
             db = open_reader(path)
             try:
+                _refuse_foreign(db, path)
                 if migrations.check(db, path) == 0:
                     return "it has no tables of Holdfast's"
                 if whole:
@@ -60,11 +74,22 @@ def _read_through(path: str, whole: bool) -> str | None:
                 db.execute("select max(id) from log").fetchone()
             finally:
                 db.close()
-    except errors.SchemaNewer:
+    except (errors.SchemaNewer, NotOurs):
         raise
     except errors.StoreUnreadable as problem:
         return str(problem)
     return _too_short(path)
+
+
+class NotOurs(errors.StoreUnreadable):
+    """That database belongs to another program; it is left alone."""
+
+
+def _refuse_foreign(db: apsw.Connection, path: str) -> None:
+    """A sound database without any of our tables is somebody's, not a damaged one of ours."""
+    tables = {name for (name,) in db.execute("select name from sqlite_schema where type = 'table'")}
+    if tables and tables.isdisjoint(TABLES):
+        raise NotOurs(f"{path} is a database, but not one of Holdfast's", hint="choose another path")
 
 
 def _too_short(path: str) -> str | None:
@@ -81,13 +106,20 @@ def _too_short(path: str) -> str | None:
     return None
 
 
-def put_aside(path: str, home: Home) -> list[str]:
-    """Move a database and what belongs to it into quarantine; where it is now."""
-    folder = os.path.join(home.quarantine, f"{clock.now().replace(':', '')}-database")
-    kept = []
+def put_aside(path: str, home: Home, why: str) -> list[str]:
+    """Move a database and what belongs to it into quarantine, with a note; where it is now."""
+    quarantine, name = home.quarantine, f"{clock.now().replace(':', '')}-database"
+    beside = os.path.dirname(path)
+    if os.stat(beside).st_dev != os.stat(quarantine).st_dev:
+        quarantine = beside  # files do not move between disks; and it may be large
+    folder = os.path.join(quarantine, name)
+    kept: list[str] = []
     for ending in BESIDE:
         if os.path.lexists(path + ending):
-            fsio.make_folder(folder)
+            if not kept:
+                fsio.make_folder(folder)
+                note = json.dumps({"from": path, "why": why, "at": clock.now()}, indent=1)
+                fsio.create(os.path.join(folder, "note.json"), [note.encode()])
             target = os.path.join(folder, os.path.basename(path) + ending)
             fsio.move(path + ending, target)
             kept.append(target)

@@ -239,7 +239,7 @@ OTHER = Parting(
 )
 APART = Parting(
     "conflict",
-    "the mirror has {beyond} records that the database lacks, but not the one that they follow; both are kept",
+    "the mirror has {beyond} records that the database lacks, but not what they follow; both are kept",
     ANEW,
 )
 DAMAGED = Parting("mirror_damaged", "the mirror is damaged behind record {alike}", ANEW)
@@ -275,9 +275,9 @@ async def _parting(sql: Sql, head: Head, sight: Sight, level: Position) -> tuple
     facts["new"] = beyond if joined and not other else 0
     if other or (beyond and not joined):
         return (OTHER if other else APART), facts
-    if damage is None:
+    if beyond and damage is None:
         return LONGER, facts
-    return BY_DAMAGE.get(damage, DAMAGED), facts
+    return BY_DAMAGE.get(damage or "", DAMAGED), facts
 
 
 def _not_in_database(session: str, seen: Survey) -> Finding:

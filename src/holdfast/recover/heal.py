@@ -15,12 +15,14 @@ from holdfast import clock, errors, fsio
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
 from holdfast.recover import database
+from holdfast.recover.adopt import order_queue
 from holdfast.recover.examine import Looked, examine
 from holdfast.recover.finding import Done, Finding, Report
-from holdfast.recover.repair import REPAIRS, repair
+from holdfast.recover.repair import REPAIRS, Terms, repair
 from holdfast.recover.salvage import salvage
 from holdfast.store.base import BaseStore, Outcome
 from holdfast.store.location import Location
+from holdfast.store.mirror.files import MirrorFiles, seal
 from holdfast.store.opening import open_store
 from holdfast.store.sql import Sql
 
@@ -28,10 +30,18 @@ Progress = Callable[[int, int, str], None]  # done, of how many, what
 
 log = logging.getLogger(__name__)
 
+CAME_BACK = frozenset({"session_missing", "deleted_not_in_database"})
+
 AT_ONCE = 32  # sessions put back in one transaction of the writer
 
 # A session must be there before another can be found to share its key, and gone before it is made.
-ORDER = ("delete_unfinished", "database_behind", "deleted_not_in_database", "session_missing")
+ORDER = (
+    "mirror_in_trash",
+    "delete_unfinished",
+    "database_behind",
+    "deleted_not_in_database",
+    "session_missing",
+)
 
 
 async def open_healed(
@@ -44,35 +54,42 @@ async def open_healed(
 ) -> tuple[BaseStore, Report]:
     """Open a store, its database put aside and rebuilt if it must be, and heal it."""
     home.make()
-    found: list[Finding] = []
-    done: list[Done] = []
+    damage = database.examine(location.address, home, deep) if location.kind == "sqlite" else None
+    try:
+        return await _open_healed(location, home, rules, damage, deep, progress)
+    except errors.StoreUnreadable as problem:
+        # A damage that is seen only when the damaged page is read.
+        if damage is not None or not database.is_damage(problem):
+            raise
+        damage = database.damaged(location.address, str(problem))
+        return await _open_healed(location, home, rules, damage, deep, progress)
+
+
+async def _open_healed(
+    location: Location,
+    home: Home,
+    rules: TokenRules,
+    damage: Finding | None,
+    deep: bool,
+    progress: Progress | None,
+) -> tuple[BaseStore, Report]:
+    before: list[Report] = []
     kept: list[str] = []
-    if location.kind == "sqlite":
-        damage = database.examine(location.address, home, deep)
-        if damage is not None:
-            kept = database.put_aside(location.address, home)
-            found.append(damage)
-            done.append(
-                Done(
-                    finding=damage.id,
-                    code=damage.code,
-                    subject=damage.subject,
-                    result="put into quarantine; rebuilt from the mirrors" if kept else "rebuilt",
-                    kept=kept,
-                )
-            )
+    if damage is not None:
+        kept = database.put_aside(location.address, home, damage.text)
+        before.append(_put_aside(damage, kept))
     store = await open_store(location, home, rules)
     try:
-        report = await heal(store, home, location, deep=deep, progress=progress)
-        extra = await salvage(store, kept) if kept else []
+        if kept:
+            # Whole mirrors first, then what the damaged database still gives, then damaged mirrors.
+            before.append(await heal(store, home, location, progress=progress, salvaging=True))
+            before.append(_report(done=await salvage(store, kept)))
+        report = _together([*before, await heal(store, home, location, deep=deep, progress=progress)])
+        if report.done or report.problems:
+            report = _written_down(home, report)
     except BaseException:
         await store.close()
         raise
-    report = msgspec.structs.replace(
-        report, findings=[*found, *report.findings], done=[*done, *report.done, *extra]
-    )
-    if report.done:
-        _write_down(home, report)
     return store, report
 
 
@@ -88,15 +105,19 @@ async def heal(
     *,
     deep: bool = False,
     progress: Progress | None = None,
+    salvaging: bool = False,
 ) -> Report:
-    """Look, and repair what can be repaired; one that fails never stops the rest."""
+    """Look, and repair what can be repaired; one that fails never stops the rest.
+
+    `salvaging`: of damaged mirrors take only what is before the damage.
+    """
     looked = await look(store, home, location, deep)
-    done, problems = await mend(store, home, looked.findings, progress)
+    done, problems = await mend(store, home, looked.findings, progress, salvaging=salvaging)
     if looked.unsealed:
-        await store.transact(lambda sql: _seal(sql, looked.unsealed))
-    return Report(
-        at=clock.now(),
-        sessions=looked.sessions + sum(d.code == "session_missing" for d in done),
+        sealed = await store.with_mirrors(lambda files: _synced(files, looked.unsealed))
+        await store.transact(lambda sql: _seal(sql, sealed or []))
+    return _report(
+        sessions=looked.sessions + sum(d.code in CAME_BACK for d in done),
         compared=looked.compared,
         findings=looked.findings,
         done=done,
@@ -105,20 +126,25 @@ async def heal(
 
 
 async def mend(
-    store: BaseStore, home: Home, findings: Sequence[Finding], progress: Progress | None = None
+    store: BaseStore,
+    home: Home,
+    findings: Sequence[Finding],
+    progress: Progress | None = None,
+    *,
+    salvaging: bool = False,
 ) -> tuple[list[Done], list[str]]:
     """Repair each finding that has a repair."""
-    mendable = sorted(
-        (f for f in findings if f.action is not None and f.code in REPAIRS),
-        key=lambda f: (ORDER.index(f.code) if f.code in ORDER else len(ORDER), f.code),
-    )
+    mendable = sorted((f for f in findings if f.action is not None and f.code in REPAIRS), key=_rank)
     done: list[Done] = []
     problems: list[str] = []
+    waiting: list[Finding] = []  # for another session to give up their key
 
-    async def one(finding: Finding) -> None:
+    async def one(finding: Finding, give_way: bool = False) -> None:
         try:
-            done.append(await repair(store, home, finding))
-        except (errors.HoldfastError, OSError) as problem:
+            done.append(await repair(store, home, finding, Terms(give_way, salvaging)))
+        except errors.KeyTaken:
+            waiting.append(finding)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it never stops the rest
             log.warning("%s of %s could not be repaired: %s", finding.code, finding.subject, problem)
             problems.append(f"{finding.code} {finding.subject}: {problem}")
 
@@ -127,7 +153,21 @@ async def mend(
             if progress is not None:
                 progress(len(done) + len(problems), len(mendable), some[0].subject)
             await asyncio.gather(*(one(finding) for finding in some))
+    while waiting:
+        again = waiting.copy()
+        waiting.clear()
+        for finding in again:
+            await one(finding)
+        if len(waiting) == len(again):  # they wait for each other, or for one that keeps the key
+            await one(waiting.pop(0), give_way=True)
+    if any(d.code in CAME_BACK or d.code == "database_behind" for d in done):
+        await order_queue(store)
     return done, problems
+
+
+def _rank(finding: Finding) -> tuple[int, str]:
+    code = "database_behind" if finding.evidence.get("new") else finding.code
+    return (ORDER.index(code) if code in ORDER else len(ORDER), finding.code)
 
 
 def _batches(findings: list[Finding], size: int) -> Iterator[list[Finding]]:
@@ -140,12 +180,74 @@ def host_of(location: Location) -> str | None:
     return socket.gethostname() if location.kind == "postgres" else None
 
 
+def _synced(files: MirrorFiles, unsealed: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Bring level mirrors to disk before they are sealed; those that changed meanwhile are not."""
+    seals = []
+    for session, mark in unsealed:
+        try:
+            now = seal(int(mark.split("/")[0]), files.sync(session))
+        except OSError:
+            continue
+        if now == mark:
+            seals.append((session, mark))
+    return seals
+
+
 async def _seal(sql: Sql, seals: list[tuple[str, str]]) -> Outcome:
-    for session, seal in seals:
-        await sql.run("put_seal", id=session, seal=seal)
+    for session, mark in seals:
+        await sql.run("put_seal", id=session, seal=mark)
     return Outcome(None)
 
 
-def _write_down(home: Home, report: Report) -> None:
+# --- reports
+
+
+def _report(
+    *,
+    sessions: int = 0,
+    compared: int = 0,
+    findings: Sequence[Finding] = (),
+    done: Sequence[Done] = (),
+    problems: Sequence[str] = (),
+) -> Report:
+    return Report(
+        at=clock.now(),
+        sessions=sessions,
+        compared=compared,
+        findings=list(findings),
+        done=list(done),
+        problems=list(problems),
+    )
+
+
+def _put_aside(damage: Finding, kept: list[str]) -> Report:
+    done = Done(
+        finding=damage.id,
+        code=damage.code,
+        subject=damage.subject,
+        result="put into quarantine; rebuilt from the mirrors" if kept else "rebuilt",
+        kept=kept,
+    )
+    return _report(findings=[damage], done=[done])
+
+
+def _together(reports: Sequence[Report]) -> Report:
+    """One report of what was done in several rounds."""
+    findings = {f.id: f for r in reports for f in r.findings}
+    return _report(
+        sessions=reports[-1].sessions,
+        compared=sum(r.compared for r in reports),
+        findings=list(findings.values()),
+        done=[d for r in reports for d in r.done],
+        problems=list(dict.fromkeys(p for r in reports for p in r.problems)),
+    )
+
+
+def _written_down(home: Home, report: Report) -> Report:
     path = os.path.join(home.reports, f"heal-{report.at.replace(':', '')}.json")
-    fsio.create(path, [msgspec.json.format(msgspec.json.encode(report), indent=1), b"\n"])
+    try:
+        fsio.create(path, [msgspec.json.format(msgspec.json.encode(report), indent=1), b"\n"])
+    except (errors.HoldfastError, OSError) as problem:
+        log.warning("what was healed could not be written down: %s", problem)
+        report.problems.append(f"the report could not be written: {problem}")
+    return report

@@ -131,7 +131,7 @@ def _tail(held: list[_Commit], expected: int) -> Iterator[Piece]:
 def _fill(lines: list[_Line], expected: int, end: int) -> tuple[list[Record], frozenset[int]]:
     """Records for every seq from `expected` to before `end`; those that had to be made up."""
     usable = [text for text in lines if text.record and expected <= text.record.seq < end]
-    chosen = iter(_rising([text for text in usable if _is_sound(text.record)]))
+    chosen = iter(_rising([text for text in usable if is_sound(text.record)]))
     wanted = next(chosen, None)
     records: list[Record] = []
     lost: set[int] = set()
@@ -191,7 +191,7 @@ def _damage(held: list[_Commit]) -> str:
     return "repeated" if all(commit.proven for commit in held) else "altered"
 
 
-def _is_sound(record: Record | None) -> bool:
+def is_sound(record: Record | None) -> bool:
     """Whether a record that no checksum vouches for can be read by everyone who will."""
     if record is None:
         return False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import stat as statmode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import NamedTuple
 
-from holdfast import fsio
+from holdfast import clock, errors, fsio
 from holdfast.home import Home
 from holdfast.model import change as c
 from holdfast.model.commit import Commit
@@ -27,21 +30,28 @@ CHUNK = 2000  # records adopted in one transaction
 LIVE_WINS = "its file has changed meanwhile and was left alone"
 
 
-async def repair(store: BaseStore, home: Home, finding: Finding) -> Done:
+class Terms(NamedTuple):
+    """How far a repair may go."""
+
+    give_way: bool = True  # archive a session whose key another live one has by now; else KeyTaken
+    salvage: bool = False  # a damaged database is asked next, so take a mirror up to its damage only
+
+
+async def repair(store: BaseStore, home: Home, finding: Finding, terms: Terms = Terms()) -> Done:  # noqa: B008
     """Do what the finding's action says; what was done, in a sentence."""
-    result, kept = await REPAIRS[finding.code](store, home, finding)
+    result, kept = await REPAIRS[finding.code](store, home, finding, terms)
     return Done(finding=finding.id, code=finding.code, subject=finding.subject, result=result, kept=kept)
 
 
 Result = tuple[str, list[str]]
 
 
-async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """The mirror from the database; the old file into quarantine."""
     session = finding.subject
-    if finding.evidence.get("new") and finding.code != "conflict":
-        await _adopt_file(store, session, home.mirror(session), damaged_too=False)
     path = home.mirror(session)
+    if finding.evidence.get("new"):
+        await _adopt_file(store, session, path, terms)
     temp = fsio.temp_name(path)
     try:
         await store.query(lambda sql: _write_lines(sql, session, temp))
@@ -89,48 +99,68 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
     return result
 
 
-async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """The keeper levels a mirror that is only behind."""
     await touch(store, finding.subject)
     await store.with_mirrors(lambda files: None)
     return "brought level with the database", []
 
 
-async def put_records_back(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """Into the database what only the mirror has."""
     session = finding.subject
-    count, _ = await _adopt_file(store, session, home.mirror(session), damaged_too=False)
+    count, _ = await _adopt_file(store, session, home.mirror(session), terms)
     return f"{count} records went back into the database", []
 
 
-async def put_session_back(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A whole session from its mirror; a damaged file is then made anew."""
     session = finding.subject
-    count, damaged = await _adopt_file(store, session, home.mirror(session), damaged_too=True)
+    count, damaged = await _adopt_file(store, session, home.mirror(session), terms)
     if (await store.session(session)).state == "deleted":
         # Its own log says so; only the tombstone and the move were lost.
         await finish_deletion(store, session)
         return f"{count} records went back into the database, as deleted", []
     result, kept = f"{count} records went back into the database", list[str]()
-    if damaged:
-        anew, kept = await make_mirror_anew(store, home, finding)
+    if damaged and not terms.salvage:
+        anew, kept = await make_mirror_anew(store, home, finding, terms)
         result += f"; the damaged mirror was {anew}" if kept else ""
     return result, kept
 
 
-async def put_deleted_back(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session back into the database, where it stays deleted until it is restored."""
-    session = finding.subject
-    await store.with_mirrors(lambda files: files.bury(session))
-    await _adopt_file(store, session, home.trashed(session), damaged_too=True)
-    await finish_deletion(store, session, finding.evidence.get("deletion"))
+    session, deletion = finding.subject, finding.evidence.get("deletion")
+    damaged = await _adopt_both(store, home, session, terms)
+    if deletion and (await store.session(session)).undone == deletion["id"]:
+        await store.with_mirrors(lambda files: _unearth(files, session))
+        return "put back into the database; its log says that it was restored", []
+    if not (deletion and damaged and terms.salvage):
+        await finish_deletion(store, session, deletion)
     return "put back into the database, as deleted", []
 
 
-async def delete(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """Finish a delete that was cut short, or that an old backup of the database does not know."""
-    await finish_deletion(store, finding.subject, finding.evidence.get("deletion"))
+    session = finding.subject
+    await _adopt_both(store, home, session, terms)
+    try:
+        await finish_deletion(store, session, finding.evidence.get("deletion"))
+    except errors.SessionRunning as running:
+        path = home.tombstone(session)
+        kept = await store.with_mirrors(lambda files: files.quarantine(path, "the session was running"))
+        return f"not deleted, for {running}; the tombstone was put into quarantine", [kept] if kept else []
     return "deleted, as its tombstone says", []
+
+
+async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """A mirror in the trash without a tombstone: its own log says whether it belongs there."""
+    session = finding.subject
+    await _adopt_both(store, home, session, terms)
+    if (await store.session(session)).state == "deleted":
+        await finish_deletion(store, session)
+        return "deleted, as its mirror says", []
+    return await make_mirror_anew(store, home, finding, terms)
 
 
 async def finish_deletion(store: BaseStore, session: str, known: dict[str, str] | None = None) -> None:
@@ -151,44 +181,58 @@ async def finish_deletion(store: BaseStore, session: str, known: dict[str, str] 
 
 
 def _entomb(files: MirrorFiles, session: str, deletion: Deletion) -> None:
-    with suppress(FileExistsError):
-        if not os.path.lexists(files.home.tombstone(session)):
-            write_tombstone(files, session, deletion)
-    files.bury(session)
+    if not os.path.lexists(files.home.tombstone(session)):
+        write_tombstone(files, session, deletion)
+    mirror, trashed = files.home.mirror(session), files.home.trashed(session)
+    ours, theirs = signature(mirror), signature(trashed)
+    if ours and ours == theirs:
+        files.disk.unlink(mirror)  # one file with two names: a move that was cut short
+        files.disk.sync_dir(files.home.sessions)
+    elif ours and theirs and ours[1] <= theirs[1]:
+        files.quarantine(mirror, "the trash has no less of this deleted session")
+    else:
+        files.bury(session)
 
 
-async def bury(store: BaseStore, home: Home, finding: Finding) -> Result:
+def _unearth(files: MirrorFiles, session: str) -> None:
+    files.exhume(session)
+    remove_tombstone(files, session)
+
+
+async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session's file that has come back goes to the trash again."""
     await finish_deletion(store, finding.subject)
     return "moved into the trash", []
 
 
-async def write_the_tombstone(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def write_the_tombstone(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """Say on disk what the database says."""
     await finish_deletion(store, finding.subject)
     return "written", []
 
 
-async def remove_the_tombstone(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def remove_the_tombstone(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """The session was restored."""
     await store.with_mirrors(lambda files: remove_tombstone(files, finding.subject))
     return "removed", []
 
 
-async def remove_litter(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def remove_litter(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A temporary file of nobody who lives."""
     with suppress(FileNotFoundError):
-        os.unlink(finding.evidence["file"])
+        fsio.DISK.unlink(finding.evidence["file"])
     return "removed", []
 
 
-async def rebuild_views(store: BaseStore, home: Home, finding: Finding) -> Result:
+async def rebuild_views(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """Header, tokens and tasks from the log; metadata that could not be read is kept aside."""
     session = finding.subject
     kept = []
     if finding.code == "metadata_unreadable":
         stored = await store.query(lambda sql: _stored_metadata(sql, session))
         path = os.path.join(home.quarantine, f"{session}-{os.urandom(4).hex()}.metadata")
+        note = {"from": f"the metadata of {session}", "why": finding.text, "at": clock.now()}
+        fsio.create(path + ".note.json", [json.dumps(note, indent=1).encode()])
         fsio.create(path, [stored])
         kept.append(path)
     await refold(store, session)
@@ -200,20 +244,33 @@ async def _stored_metadata(sql: Sql, session: str) -> bytes:
     return bytes((await sql.rows("metadata", n=n))[0][0])
 
 
-async def _adopt_file(store: BaseStore, session: str, path: str, damaged_too: bool) -> tuple[int, bool]:
+async def _adopt_both(store: BaseStore, home: Home, session: str, terms: Terms) -> bool:
+    """What only the files of a deleted session have, wherever they lie; whether one is damaged."""
+    damaged = False
+    for path in (home.trashed(session), home.mirror(session)):
+        if signature(path) is not None:
+            with suppress(errors.IllegalChange, OSError):  # of another history, or not to be read: it stays
+                damaged |= (await _adopt_file(store, session, path, terms))[1]
+    return damaged
+
+
+async def _adopt_file(store: BaseStore, session: str, path: str, terms: Terms) -> tuple[int, bool]:
     """The records of a mirror into the database; how many, and whether the file is damaged."""
-    count, damaged = 0, False
+    count, damaged, enough = 0, False, CHUNK
     waiting: list[Record] = []
     for piece in reading.read(session, path):
         damaged = damaged or piece.damage is not None
-        if piece.damage is not None and not damaged_too:
-            continue
+        if damaged and terms.salvage:
+            break
         waiting += piece.records
-        if len(waiting) >= CHUNK:
-            count += await adopt(store, session, waiting)
-            waiting = []
+        if len(waiting) >= enough:
+            try:
+                count += await adopt(store, session, waiting, give_way=False)
+                waiting, enough = [], CHUNK
+            except errors.KeyTaken:  # a key that it may have given up further on
+                enough *= 2
     if waiting:
-        count += await adopt(store, session, waiting)
+        count += await adopt(store, session, waiting, give_way=terms.give_way)
     return count, damaged
 
 
@@ -227,15 +284,15 @@ async def touch(store: BaseStore, session: str) -> None:
 
 
 def signature(path: str) -> Signature | None:
-    """A file as it is now."""
+    """A file as it is now; None if there is none."""
     try:
         what = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return (what.st_ino, what.st_size, what.st_mtime_ns)
+    return (what.st_ino, what.st_size, what.st_mtime_ns) if statmode.S_ISREG(what.st_mode) else None
 
 
-Repair = Callable[[BaseStore, Home, Finding], Awaitable[Result]]
+Repair = Callable[[BaseStore, Home, Finding, Terms], Awaitable[Result]]
 
 REPAIRS: dict[str, Repair] = {
     "mirror_missing": make_mirror_anew,
@@ -250,6 +307,7 @@ REPAIRS: dict[str, Repair] = {
     "session_missing": put_session_back,
     "deleted_not_in_database": put_deleted_back,
     "delete_unfinished": delete,
+    "mirror_in_trash": take_from_trash,
     "deleted_reappeared": bury,
     "tombstone_missing": write_the_tombstone,
     "tombstone_stale": remove_the_tombstone,

@@ -7,11 +7,13 @@ import os
 
 import apsw
 
-from holdfast import errors
+from holdfast import errors, ids
 from holdfast.model.record import Record
+from holdfast.recover import reading
 from holdfast.recover.adopt import adopt
 from holdfast.recover.finding import Done
 from holdfast.store.base import BaseStore
+from holdfast.store.mirror import line
 from holdfast.store.sqlite.connection import open_reader
 from holdfast.store.sqlite.sql import SqliteSql
 
@@ -22,18 +24,20 @@ log = logging.getLogger(__name__)
 
 async def salvage(store: BaseStore, kept: list[str]) -> list[Done]:
     """Adopt the records of a quarantined database that follow what the mirrors had."""
-    path = next((p for p in kept if p.endswith(".db")), None)
+    path = next((p for p in kept if not p.endswith(("-wal", "-shm"))), None)
     if path is None or os.path.getsize(path) == 0:
         return []
     try:
         old = open_reader(path)
-    except (errors.HoldfastError, apsw.Error) as problem:
+    except (errors.HoldfastError, apsw.Error, UnicodeDecodeError) as problem:
         log.warning("nothing can be read of the damaged database: %s", problem)
         return []
     done = []
     try:
-        for n, session, _state, seq, *_ in await SqliteSql(old).rows("heads"):
-            added = await _one(store, SqliteSql(old), n, session, seq)
+        for n, session, _state, _seq, *_ in await SqliteSql(old).rows("heads"):
+            if not (isinstance(session, str) and ids.is_id(session, ids.SESSION)):
+                continue
+            added = await _one(store, SqliteSql(old), n, session)
             if added:
                 done.append(
                     Done(
@@ -43,21 +47,20 @@ async def salvage(store: BaseStore, kept: list[str]) -> list[Done]:
                         result=f"{added} records were only in the damaged database",
                     )
                 )
-    except apsw.Error as problem:
+    except (apsw.Error, UnicodeDecodeError) as problem:
         log.warning("the damaged database could be read in part only: %s", problem)
     finally:
         old.close()
     return done
 
 
-async def _one(store: BaseStore, old: SqliteSql, n: int, session: str, seq: int) -> int:
+async def _one(store: BaseStore, old: SqliteSql, n: int, session: str) -> int:
     try:
         have = (await store.session(session)).events
     except errors.NotFound:
         have = 0
-    records: list[Record] = []
-    if have < seq:
-        records = await _readable(old, n, session, have)
+    # With the last record that is there, so that it is seen whether both tell the same story.
+    records = await _readable(old, n, session, max(0, have - 1))
     while records and not records[-1].last:
         records.pop()
     try:
@@ -74,12 +77,25 @@ async def _readable(old: SqliteSql, n: int, session: str, after: int) -> list[Re
     while True:
         try:
             rows = await old.rows("log", n=n, after=after + len(records), limit=page)
-        except apsw.Error as problem:
+        except (apsw.Error, UnicodeDecodeError) as problem:
             if page > 1:
                 page = 1  # one of these is damaged; take what is before it
                 continue
             log.warning("the log of %s could be read in part only: %s", session, problem)
             return records
-        if not rows or rows[0][0] != after + len(records) + 1:
+        if not rows:
             return records
-        records += [Record(*row) for row in rows]
+        for row in rows:
+            record = Record(*row)
+            if record.seq != after + len(records) + 1 or not _is_record(session, record):
+                return records
+            records.append(record)
+
+
+def _is_record(session: str, record: Record) -> bool:
+    """Whether it could have been written: SQLite gives back whatever a damaged page holds."""
+    try:
+        data, _ = line.write(session, record)
+        return line.read(session, data[:-1]).record == record and reading.is_sound(record)
+    except (line.BadLine, TypeError, ValueError):
+        return False

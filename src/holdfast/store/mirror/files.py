@@ -8,10 +8,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast import clock, fsio
+from holdfast import clock, errors, fsio
 from holdfast.fsio import DISK, Disk
 from holdfast.home import Home
 
@@ -44,7 +45,7 @@ class MirrorFiles:
 
     def append(self, session: str, offset: int, data: bytes) -> None:
         """Add `data` at the file's end, which is `offset`; a file that is not there is made at 0."""
-        flags = os.O_WRONLY | os.O_APPEND
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
         if offset == 0:
             flags |= os.O_CREAT | os.O_EXCL
         fd = self.disk.open(self.home.mirror(session), flags)
@@ -58,15 +59,19 @@ class MirrorFiles:
             self.disk.close(fd)
 
     def size(self, session: str) -> int | None:
-        """How long the file is; None if it is not there."""
+        """How long the file is; None if it is not there, StoreUnreadable if something else is."""
+        path = self.home.mirror(session)
         try:
-            return os.stat(self.home.mirror(session), follow_symlinks=False).st_size
+            what = os.stat(path, follow_symlinks=False)
         except FileNotFoundError:
             return None
+        if not stat.S_ISREG(what.st_mode):  # a link leads out of the home, a fifo would never answer
+            raise errors.StoreUnreadable(f"{path} is in the way of a mirror and is none")
+        return what.st_size
 
     def sync(self, session: str) -> os.stat_result:
         """Bring the file to disk; how it is."""
-        fd = self.disk.open(self.home.mirror(session), os.O_RDONLY)
+        fd = self.disk.open(self.home.mirror(session), os.O_RDONLY | os.O_NOFOLLOW)
         try:
             self.disk.sync(fd)
             return os.fstat(fd)
@@ -102,6 +107,6 @@ class MirrorFiles:
         return kept
 
 
-def seal(seq: int, stat: os.stat_result) -> str:
+def seal(seq: int, what: os.stat_result) -> str:
     """How a mirror that is level up to `seq` is known again without reading it."""
-    return f"{seq}/{stat.st_size}/{stat.st_mtime_ns}"
+    return f"{seq}/{what.st_size}/{what.st_mtime_ns}"

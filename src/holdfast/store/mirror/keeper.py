@@ -61,6 +61,8 @@ class Keeper:
                 try:
                     with reported(self.files.home.mirror(session)):
                         await self._bring_level(sql, session)
+                except errors.StoreUnreadable as problem:
+                    self._stuck(str(problem))  # heal names it; the others go on
                 except (errors.HoldfastError, OSError) as problem:
                     self._behind[session] = None
                     self._level.pop(session, None)

@@ -121,10 +121,11 @@ class PostgresStore(BaseStore):
         """Finish what was handed in and let go of the server."""
         self._closing = True
         if self._mirror is not None:
+            await self._writer.settled()
             await self._mirror.close()
         await self._writer.close()
-        await self._news.close()
         await self._pool.close()
+        await self._news.close()
         if self._files is not None:
             self._files.close()
 

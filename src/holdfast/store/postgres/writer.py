@@ -66,6 +66,10 @@ class Writer:
         self._jobs.put_nowait(Job(operation, future))
         return await future
 
+    async def settled(self) -> None:
+        """Until all that was handed in is answered."""
+        await self._jobs.join()
+
     async def close(self) -> None:
         """Finish what was handed in and let go of the connection."""
         if not self._closed:
@@ -83,6 +87,8 @@ class Writer:
                 stop = None in jobs  # the last that was handed in
                 if handed_in := [job for job in jobs if job is not None]:
                     await self._commit(handed_in)
+                for _ in jobs:
+                    self._jobs.task_done()
         finally:
             await self._drop()
 

@@ -91,6 +91,8 @@ class translated:
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         if isinstance(problem, apsw.Error):
             raise meaning(problem, self.path) from problem
+        if isinstance(problem, UnicodeDecodeError):  # SQLite hands out whatever a damaged page holds
+            raise errors.StoreUnreadable(f"the database is damaged: {self.path}: {problem}") from problem
 
 
 def meaning(problem: apsw.Error, path: str) -> errors.HoldfastError:
