@@ -7,7 +7,7 @@ import asyncio
 import json
 import sys
 
-from bench import append, command, heal, reading
+from bench import append, command, heal, reading, start
 from bench.measure import Measured
 
 SUITES = {
@@ -15,6 +15,7 @@ SUITES = {
     "read": reading.run,
     "heal": heal.run,
     "command": command.run,
+    "start": start.run,
 }
 
 

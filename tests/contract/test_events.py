@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import errors, ids
 from holdfast.model import change as c
-from holdfast.model.commit import Commit
+from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import BODY_HAS, NewEvent
 from holdfast.model.task import Task
 from holdfast.store.base import BaseStore
@@ -140,25 +140,31 @@ async def test_one_commit_carries_events_spool_token_and_status_together(store: 
     assert [t.task for t in await store.tokens(task.session)] == [task.id]
 
 
+# What a caller without types may hand in.
+NOTHING: Any = None
+WORD: Any = "bogus"
+LIST: Any = [{"text": "x"}]
+NUMBER: Any = 5
+
 BAD_ENTRIES: list[Any] = [
     NewEvent("nonsense", {}),
     NewEvent("session", {"op": "archive"}),
     NewEvent("token", {}),
     NewEvent("user", {"txt": "no text"}),
-    NewEvent("user", None),
-    NewEvent("user", "text"),
-    NewEvent("user", [{"text": "x"}]),
+    NewEvent("user", NOTHING),
+    NewEvent("user", WORD),
+    NewEvent("user", LIST),
     NewEvent("tool_summary", {"call": "1", "name": "n", "outcome": "maybe", "output": ""}),
     NewEvent("tool_summary", {"call": "1", "name": "n", "outcome": {}, "output": ""}),
     NewEvent("user", {"text": "x"}, at="yesterday"),
     NewEvent("user", {"text": "x"}, at="2026-01-31T12:00:00Z"),
-    NewEvent("user", {"text": "x"}, at=5),
+    NewEvent("user", {"text": "x"}, at=NUMBER),
     c.SetStatus(status="queued"),
-    c.SetStatus(status="bogus"),
+    c.SetStatus(status=WORD),
     c.RevokeToken(agent="claude", native_id="never", reason="r"),
     c.PatchMetadata(patch={}, version=9),
     c.Create(agent="claude"),
-    c.Deliver(delivery="bogus"),
+    c.Deliver(delivery=WORD),
 ]
 
 
@@ -235,7 +241,7 @@ async def test_a_commit_of_nothing_is_nothing(store: BaseStore) -> None:
 
 async def test_a_session_can_be_begun_and_filled_in_one_commit(store: BaseStore) -> None:
     session = ids.new(ids.SESSION)
-    entries = [
+    entries: list[Entry] = [
         c.Create(agent="codex"),
         c.SeeToken(agent="codex", native_id="n", seen_in="import"),
         said("a", "1"),

@@ -14,9 +14,52 @@ from holdfast.model.text import MAX_DEPTH
 from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
 from tests.conftest import REGISTRY, Opener
-from tests.contract.model import OWNER, nothing_changes, said, stored_metadata, tamper
+from tests.contract.model import OWNER, nothing_changes, said
 
 GARBAGE = ["not JSON", '{"a": 1', "[1, 2]", "null", '"text"', "5", "", '{"a": 1}}']
+
+
+async def tamper(location: Location, statement: str, *values: Any) -> None:
+    """Change the database behind the store's back; `?` marks a value."""
+    if location.kind == "sqlite":
+        db = apsw.Connection(location.address)
+        try:
+            db.set_busy_timeout(10_000)
+            db.execute(statement, values)
+        finally:
+            db.close()
+        return
+
+    def in_postgres() -> None:
+        from tests.postgres_server import connect
+
+        with connect(location.address) as connection:
+            connection.execute(statement.replace("?", "%s").encode(), values)
+
+    await asyncio.to_thread(in_postgres)
+
+
+async def stored_metadata(location: Location, session: str) -> str:
+    """The metadata column as it is in the database."""
+    query = "select cast(metadata as blob) from session where id = ?"
+    if location.kind == "sqlite":
+        db = apsw.Connection(location.address, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            db.set_busy_timeout(10_000)
+            return bytes(db.execute(query, (session,)).fetchall()[0][0]).decode()
+        finally:
+            db.close()
+
+    def in_postgres() -> str:
+        from tests.postgres_server import connect
+
+        with connect(location.address) as connection:
+            ask = query.replace("?", "%s").replace("blob", "bytea")
+            row = connection.execute(ask.encode(), (session,)).fetchone()
+            assert row is not None
+            return bytes(row[0]).decode()
+
+    return await asyncio.to_thread(in_postgres)
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ ODD = {
     "a mirror line in a text": '{"session":"x"},"spool":1,"body":{},"crc":"00000000"}',
 }
 SPLIT_PAIR = "\ud83d\ude00"  # would come back as one character
+PAIR = re.compile(r"\\ud[89ab]..\\ud[c-f]..")  # in JSON text, where a split one looks like a whole one
 
 # Python's own equality takes 1, 1.0 and True for the same; their JSON texts differ.
 JSON = st.recursive(
@@ -85,16 +87,14 @@ async def test_any_text_in_a_prompt_options_outcome_or_metadata_comes_back(
         metadata = {text: text, "in": [{text: text}]}
         session = await store.create_session("claude", metadata=metadata)
         assert session.metadata == metadata
-        assert (await store.patch_metadata(session.id, {"new": text}, 1)).metadata == {
-            **metadata,
-            "new": text,
-        }
+        patched = {**metadata, "new": text}
+        assert (await store.patch_metadata(session.id, {"new": text}, 1)).metadata == patched
         task = await store.enqueue(session.id, text, options=metadata)
         assert (task.prompt, task.options) == (text, metadata)
         await store.claim(task.id, 0, OWNER, 60)
         await store.set_status(task.id, "failed", generation=1, outcome=metadata)
         for reader in (store, other):
-            assert (await reader.session(session.id)).metadata == {**metadata, "new": text}
+            assert (await reader.session(session.id)).metadata == patched
             found = await reader.task(task.id)
             assert (found.prompt, found.options, found.outcome) == (text, metadata, metadata)
 
@@ -169,7 +169,7 @@ async def test_what_is_nested_deep_can_be_read_from_any_stack_or_is_refused(stor
                     await store.enqueue(session, "x", options={"deep": value})
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(bodies=st.lists(JSON, min_size=1, max_size=5))
 @example(bodies=["\ud83d\ude00"])
 @example(bodies=[["\ud83d", "\ude00"]])
@@ -182,19 +182,12 @@ async def test_any_json_in_a_body_comes_back_the_same_or_is_refused(
     try:
         done = await store.commit(Commit(session, events))
     except errors.UnstorableText:
-        assert any(SURROGATE_PAIR(exact(body)) for body in bodies)
+        assert any(PAIR.search(exact(body)) for body in bodies)
         assert (await store.session(session)).events == 1
         return
     assert len(done.seqs) == len(bodies)
     found = await store.events(session, after=1)
     assert [exact(e.body["json"]) for e in found] == [exact(body) for body in bodies]
-
-
-def SURROGATE_PAIR(text: str) -> bool:  # noqa: N802
-    """Whether JSON text has a character beyond the basic plane; split ones look the same."""
-    import re
-
-    return re.search(r"\\ud[89ab]..\\ud[c-f]..", text) is not None
 
 
 async def test_header_texts_are_taken_whole_or_refused(store: BaseStore) -> None:

@@ -11,10 +11,10 @@ from holdfast import clock, errors, fsio
 from holdfast.home import Home
 from holdfast.recover.finding import Finding
 from holdfast.store.sqlite import migrations
-from holdfast.store.sqlite.connection import open_reader, translated
+from holdfast.store.sqlite.connection import open_reader, open_writer, translated
 
 SMALL = 64 * 1024 * 1024  # bytes; a file up to this size is read whole at every start
-BESIDE = ("", "-wal", "-shm")
+BESIDE = ("", "-wal", "-shm", "-journal")  # a journal left behind would be played into the next database
 TABLES = frozenset({"meta", "session", "log", "token", "task"})
 
 ASIDE = "put it into quarantine and rebuild it from the mirrors"
@@ -60,6 +60,9 @@ def _read_through(path: str, whole: bool) -> str | None:
     """What SQLite says against the file: of all its pages, or of its headers only."""
     try:
         with translated(path):
+            if _size(path + "-journal"):
+                # A first start was cut short while it chose WAL; only a writer may take that back.
+                open_writer(path).close()
             db = open_reader(path)
             try:
                 _refuse_foreign(db, path)

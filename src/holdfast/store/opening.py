@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from holdfast import fsio
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
 from holdfast.store.base import BaseStore
@@ -16,7 +17,7 @@ async def open_store(location: Location, home: Home, rules: TokenRules) -> BaseS
     if location.kind == "sqlite":
         from holdfast.store.sqlite.store import SqliteStore
 
-        os.makedirs(os.path.dirname(location.address), mode=0o700, exist_ok=True)
+        fsio.make_folder(os.path.dirname(location.address))
         return SqliteStore(location.address, home, rules)
     from holdfast.store.postgres.store import PostgresStore
 

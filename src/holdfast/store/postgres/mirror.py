@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast import errors
 from holdfast.store.base import BaseStore, Outcome
+from holdfast.store.mirror import keeper
 from holdfast.store.mirror.files import MirrorFiles
-from holdfast.store.mirror.keeper import LAG_S, QUIET_S, Keeper, Seal
+from holdfast.store.mirror.keeper import Keeper, Seal
 from holdfast.store.sql import Row, Sql
 from holdfast.store.sqlite import steps
 
@@ -56,8 +57,13 @@ class MirrorThread:
         """Why the mirrors lag behind, as long as they do."""
         return self._keeper.problem
 
+    def touch(self, sessions: list[str]) -> None:
+        """These sessions were written to, or are to be looked at."""
+        self._keeper.touch(sessions)
+        self._news.set()
+
     def wake(self) -> None:
-        """There may be new records."""
+        """Another hub may have written."""
         self._news.set()
 
     async def run(self, work: Callable[[MirrorFiles], Any]) -> Any:
@@ -80,9 +86,9 @@ class MirrorThread:
     def _run(self) -> None:
         stop = False
         while not stop and not self._loop.is_closed():
-            self._news.wait(LOOK_S if self._keeper.idle() else QUIET_S / 2)
+            self._news.wait(LOOK_S if self._keeper.idle() else keeper.QUIET_S / 2)
             if self._news.is_set() and not self._errands and not self._stop:
-                time.sleep(LAG_S)
+                time.sleep(keeper.LAG_S)
             self._news.clear()
             stop = self._stop
             errands, self._errands = self._errands, []
@@ -95,18 +101,17 @@ class MirrorThread:
                 time.sleep(RETRY_S)
 
     def _follow(self) -> bool:
-        """Bring the mirrors level; False if the server could not be asked."""
+        """Bring the mirrors level; False if the server or the disk did not let us."""
         try:
-            last, sessions = self._ask(self._touched)
-        except errors.HoldfastError as problem:
+            self._place, sessions = self._ask(self._touched)
+            self._keeper.touch(sessions)
+            # The keeper reads rows and nothing else.
+            steps.run(self._keeper.follow(cast(Sql, Asking(self._ask))))
+        except (errors.HoldfastError, OSError) as problem:
             if self._keeper.problem != str(problem):
                 log.warning("mirrors cannot follow: %s", problem)
             self._keeper.problem = str(problem)
             return False
-        self._place = last
-        self._keeper.touch(sessions)
-        # The keeper reads rows and nothing else.
-        steps.run(self._keeper.follow(cast(Sql, Asking(self._ask))))
         return True
 
     async def _touched(self, sql: Sql) -> tuple[int, list[str]]:

@@ -129,7 +129,9 @@ class PostgresStore(BaseStore):
         if self._files is not None:
             self._files.close()
 
-    def _announce(self) -> None:
+    def _announce(self, sessions: list[str]) -> None:
+        if self._mirror is not None:
+            self._mirror.touch(sessions)
         self._news.ring()
 
     def _wake_mirror(self) -> None:

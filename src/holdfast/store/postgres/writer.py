@@ -46,7 +46,7 @@ class Writer:
     in the log have no gaps and become visible in their order.
     """
 
-    def __init__(self, address: Address, db: Connection, on_commit: Callable[[], None]):
+    def __init__(self, address: Address, db: Connection, on_commit: Callable[[list[str]], None]):
         self._address = address
         self._db: Connection | None = db
         self._on_commit = on_commit
@@ -199,6 +199,9 @@ class Writer:
             await db.close()
 
     def _answer(self, jobs: list[Job], results: list[Any]) -> None:
+        touched = [r.session for r in results if isinstance(r, Outcome) and r.session is not None]
+        if touched:
+            self._on_commit(touched)
         for (_, future), result in zip(jobs, results, strict=True):
             if future.done():  # its caller was cancelled
                 continue
@@ -206,5 +209,3 @@ class Writer:
                 future.set_result(result.value)
             else:
                 future.set_exception(result)
-        if any(isinstance(r, Outcome) and r.session is not None for r in results):
-            self._on_commit()

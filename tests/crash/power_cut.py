@@ -1,0 +1,106 @@
+"""The explorer: record a workload, cut the power at every operation, open what is left."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
+
+from holdfast.home import Home
+from holdfast.store.sqlite import connection
+from tests.crash.disk_model import MODES, Ack, DiskModel, Image
+from tests.crash.disk_recorder import Recorder, recording
+from tests.crash.power_workload import State, Workload, check_image
+from tests.crash.support import quick_mirrors, scratch
+
+SMALL_CHECKPOINT = 20  # pages, so that checkpoints fall into the workload
+
+Check = Callable[[Home, int], Awaitable[None]]  # of an image's home, after so many acknowledged calls
+
+
+class Cut(NamedTuple):
+    """A moment and one image that a power cut then could leave."""
+
+    position: int
+    acked: int
+    mode: str
+    image: Image
+
+
+class Explored(NamedTuple):
+    """What came of it."""
+
+    operations: int
+    states: int
+    failures: list[str]
+
+
+def prepare() -> None:
+    """Quick mirrors, small checkpoints."""
+    quick_mirrors(0.0005, 0.005)
+    connection.CHECKPOINT_PAGES = SMALL_CHECKPOINT
+
+
+def cuts(recorder: Recorder, seed: int, randoms: int) -> Iterator[Cut]:
+    """Every moment, and of each the images that were not seen before with as much acknowledged."""
+    rng = random.Random(seed)
+    model = DiskModel(recorder.base, recorder.folders)
+    acked = 0
+    seen: dict[int, int] = {}
+    for position, operation in enumerate(recorder.log, 1):
+        model.do(operation)
+        if isinstance(operation, Ack):
+            acked = operation.number
+        for mode in (*MODES, *["random"] * randoms):
+            image = model.image(mode, rng)
+            if seen.get(image.key(), -1) < acked:
+                seen[image.key()] = acked
+                yield Cut(position, acked, mode, image)
+
+
+async def explore(recorder: Recorder, check: Check, seed: int, randoms: int, most: int) -> Explored:
+    """Open images of every moment, at most so many; what failed, in words that can be repeated."""
+    states = list(cuts(recorder, seed, randoms))
+    if most and len(states) > most:
+        states = sorted(random.Random(seed).sample(states, most), key=lambda cut: cut.position)
+    failures = []
+    for cut in states:
+        with scratch() as root:
+            cut.image.put(root)
+            try:
+                await check(Home(os.path.join(root, "home")), cut.acked)
+            except Exception as problem:  # noqa: BLE001 - every failure is counted
+                where = recorder.log[max(0, cut.position - 4) : cut.position]
+                short = [str(operation)[:80] for operation in where]
+                failures.append(f"[{cut.mode}@{cut.position} acked {cut.acked}] {problem!r:.600} after {short}")
+    return Explored(len(recorder.log), len(states), failures)
+
+
+def against(states: list[State]) -> Check:
+    """The check of a workload's images: as acknowledged, or one call further."""
+
+    async def check(home: Home, acked: int) -> None:
+        await check_image(home, states[acked], states[min(acked + 1, len(states) - 1)])
+
+    return check
+
+
+OpenStore = Callable[[Home], Awaitable["object"]]
+
+
+async def record_workload(root: str, seed: int, rounds: int, opener: Callable[[Home], object]) -> tuple[
+    Recorder, list[State]
+]:
+    """Run the workload on a new home below `root`; its operations and the states it came through."""
+    from holdfast.store.sqlite.store import SqliteStore
+
+    with recording(root) as recorder:
+        home = Home(os.path.join(root, "home"))
+        home.make()
+        store = opener(home)
+        assert isinstance(store, SqliteStore)
+        work = Workload(store, home, recorder.ack, random.Random(seed))
+        await work.run(rounds)
+        await store.close()
+    return recorder, work.states
