@@ -160,8 +160,6 @@ class Oracle:
     def active(self) -> list[str]:
         return [name for name, task in self.tasks.items() if task["status"] in ("running", "unreachable")]
 
-    # --- to compare
-
     def same_header(self, header: Session) -> bool:
         messages = [k for k in self.kinds if k in ("user", "assistant", "thinking")]
         return (
@@ -288,8 +286,6 @@ class Driver(RuleBasedStateMachine):
     def teardown(self) -> None:
         async def leave() -> None:
             """Nothing runs or waits in the next example that this one began."""
-            for store in self.stores:
-                await self.look(store, self.model)
             for session, model in self.model.items():
                 for task in await self.stores[0].tasks(session=session):
                     if task.id in model.active():
@@ -299,7 +295,11 @@ class Driver(RuleBasedStateMachine):
             for store in self.stores:
                 await store.close()
 
-        self.run(leave())
+        try:
+            for store in self.stores:
+                self.run(self.look(store, self.model))
+        finally:
+            self.run(leave())
 
 
 def as_events(events: list[tuple[str, str | None]]) -> list[NewEvent]:

@@ -22,8 +22,8 @@ from tests.contract.model import OWNER, Driver, Oracle, as_events
 
 TORTURE = int(os.environ.get("HOLDFAST_TORTURE", "0"))
 SETTINGS = settings(
-    max_examples=TORTURE or 12,
-    stateful_step_count=50 if TORTURE else 30,
+    max_examples=TORTURE or 10,
+    stateful_step_count=50 if TORTURE else 25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -274,4 +274,4 @@ class Machine(Driver):
 def test_any_order_of_calls_comes_to_what_the_oracle_says(location: Location, home: Home) -> None:
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
-        run_state_machine_as_test(lambda: Machine(loop, location, home), settings=SETTINGS)
+        run_state_machine_as_test(lambda: Machine(loop, location, home), settings=SETTINGS)  # type: ignore[arg-type]

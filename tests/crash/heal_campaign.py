@@ -38,14 +38,14 @@ KILLS = 4  # of each damage, before it may be healed to the end
 State = dict[str, Row]
 
 
-async def build(home: Home) -> None:
+async def build(home: Home, sessions: int = SESSIONS, commits: int = 10) -> None:
     """Sessions of every kind: with tokens, tasks and offsets, archived, deleted, restored."""
     store = await open_store(place(home), home, RULES)
-    for i in range(SESSIONS):
+    for i in range(sessions):
         session = (await store.create_session("claude", key=f"key-{i}", metadata={"i": i})).id
         task = await store.enqueue(session, f"prompt {i}")
         task = await store.claim(task.id, 0, OWNER, 60.0)
-        for k in range(1, 11):
+        for k in range(1, commits + 1):
             events = [say(f"{i} {k} {j} " + "x" * 300, f"{k}.{j}") for j in range(4)]
             commit = Commit(session, events, task=task.id, generation=1, spool=k * 100)
             await store.commit(commit)

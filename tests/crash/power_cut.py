@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
+import pytest
+
 from holdfast.home import Home
-from holdfast.store.sqlite import connection
+from holdfast.store.mirror import keeper
+from holdfast.store.sqlite import connection, mirror
+from holdfast.store.sqlite.store import SqliteStore
 from tests.crash.disk_model import MODES, Ack, DiskModel, Image
 from tests.crash.disk_recorder import Recorder, recording
 from tests.crash.power_workload import State, Workload, check_image
-from tests.crash.support import quick_mirrors, scratch
+from tests.crash.support import RULES, scratch
 
 SMALL_CHECKPOINT = 20  # pages, so that checkpoints fall into the workload
 
@@ -36,14 +41,23 @@ class Explored(NamedTuple):
     failures: list[str]
 
 
-def prepare() -> None:
-    """Quick mirrors, small checkpoints."""
-    quick_mirrors(0.0005, 0.005)
-    connection.CHECKPOINT_PAGES = SMALL_CHECKPOINT
+@contextmanager
+def prepared() -> Iterator[str]:
+    """A root for the recording, with mirrors that follow at once and checkpoints that come soon."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(mirror, "LAG_S", 0.0005)
+    patch.setattr(mirror, "QUIET_S", 0.005)
+    patch.setattr(keeper, "QUIET_S", 0.005)
+    patch.setattr(connection, "CHECKPOINT_PAGES", SMALL_CHECKPOINT)
+    with scratch() as root:
+        try:
+            yield root
+        finally:
+            patch.undo()
 
 
-def cuts(recorder: Recorder, seed: int, randoms: int) -> Iterator[Cut]:
-    """Every moment, and of each the images that were not seen before with as much acknowledged."""
+def cuts(recorder: Recorder, seed: int, randoms: int, start: int = 0) -> Iterator[Cut]:
+    """Every moment from `start` on, and its images, but for those seen before with as much acknowledged."""
     rng = random.Random(seed)
     model = DiskModel(recorder.base, recorder.folders)
     acked = 0
@@ -52,16 +66,18 @@ def cuts(recorder: Recorder, seed: int, randoms: int) -> Iterator[Cut]:
         model.do(operation)
         if isinstance(operation, Ack):
             acked = operation.number
-        for mode in (*MODES, *["random"] * randoms):
+        for mode in () if position < start else (*MODES, *["random"] * randoms):
             image = model.image(mode, rng)
             if seen.get(image.key(), -1) < acked:
                 seen[image.key()] = acked
                 yield Cut(position, acked, mode, image)
 
 
-async def explore(recorder: Recorder, check: Check, seed: int, randoms: int, most: int) -> Explored:
-    """Open images of every moment, at most so many; what failed, in words that can be repeated."""
-    states = list(cuts(recorder, seed, randoms))
+async def explore(
+    recorder: Recorder, check: Check, seed: int, randoms: int, most: int, start: int = 0
+) -> Explored:
+    """Open images of every moment, at most so many (0: all); what failed, in words."""
+    states = list(cuts(recorder, seed, randoms, start))
     if most and len(states) > most:
         states = sorted(random.Random(seed).sample(states, most), key=lambda cut: cut.position)
     failures = []
@@ -86,20 +102,22 @@ def against(states: list[State]) -> Check:
     return check
 
 
-OpenStore = Callable[[Home], Awaitable["object"]]
+Opener = Callable[[Home], SqliteStore]
 
 
-async def record_workload(root: str, seed: int, rounds: int, opener: Callable[[Home], object]) -> tuple[
-    Recorder, list[State]
-]:
+def open_plainly(home: Home) -> SqliteStore:
+    """The store as every user of it opens it."""
+    return SqliteStore(home.database, home, RULES)
+
+
+async def record_workload(
+    root: str, seed: int, rounds: int, opener: Opener = open_plainly
+) -> tuple[Recorder, list[State]]:
     """Run the workload on a new home below `root`; its operations and the states it came through."""
-    from holdfast.store.sqlite.store import SqliteStore
-
     with recording(root) as recorder:
         home = Home(os.path.join(root, "home"))
         home.make()
         store = opener(home)
-        assert isinstance(store, SqliteStore)
         work = Workload(store, home, recorder.ack, random.Random(seed))
         await work.run(rounds)
         await store.close()

@@ -19,14 +19,12 @@ def test_ids_are_new_and_of_their_kind() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "s", "../../etc", "s" + "0" * 14, "s" + "0" * 16, "s" + "i" * 15, "s" + "0" * 15 + "\n", "S" * 16],
+    ["", "s", "../../etc", "s" + "0" * 14, "s" + "0" * 16, "s" + "i" * 15, "s" + "0" * 15 + "\n"],
 )
 def test_what_could_be_another_file_is_no_id(name: str) -> None:
     assert not ids.is_id(name, ids.SESSION)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "t", "s%", "s_", "sA", "s\n", "s0/", "x", "s" + "0" * 16, "s٣", "s\ud800"]
-)
+@pytest.mark.parametrize("name", ["", "t", "s%", "s_", "sA", "s\n", "s0/", "x", "s٣", "s\ud800"])
 def test_no_pattern_is_the_beginning_of_an_id(name: str) -> None:
     assert not ids.is_beginning(name, ids.SESSION)

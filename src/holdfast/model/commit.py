@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, TypeGuard, Union
+from typing import NamedTuple, Union, cast
 
 import msgspec
 
@@ -13,10 +13,12 @@ from holdfast.model import event as ev
 from holdfast.model.fold import View, apply, merge_patch
 from holdfast.model.session import Session, Worktree
 from holdfast.model.task import ACTIVE, MAY_BECOME, Task
-from holdfast.model.text import check_plain, decode_as, encode, encode_all
+from holdfast.model.text import check_plain, decode_as, encode, text
 from holdfast.model.token import TokenRules, current
 
 MAX_METADATA = 1024 * 1024  # bytes of a session's metadata as JSON
+
+MAX_ORIGIN = 4000  # characters of an origin's JSON
 
 Entry = Union[ev.NewEvent, c.Change]
 
@@ -47,38 +49,46 @@ class Decision(NamedTuple):
     unchanged: int  # changes that said what was so already
 
 
-def draft(events: Sequence[ev.NewEvent], now: str) -> list[Draft]:
-    """Events, checked and encoded."""
-    for event in events:
-        ev.check(event)
-    given = [event.origin for event in events]
-    origins: list[str | None] = [None] * len(given)
-    if any(given):
-        texts = iter(encode_all([origin for origin in given if origin is not None]))
-        origins = [None if origin is None else next(texts) for origin in given]
-        _check_origins(given, origins)
-    return list(
-        zip(
-            [event.kind for event in events],
-            [event.at or now for event in events],
-            [event.replayed for event in events],
-            origins,
-            encode_all([event.body for event in events]),
-            strict=True,
-        )
-    )
+class Prepared(NamedTuple):
+    """The entries of a commit, events checked and encoded: all that needs no look at the store."""
+
+    entries: list[Draft | c.Change]
+    changes: list[c.Change]
+    origins: set[str]
+    plain: bool  # events only, no two of one origin
 
 
-def _check_origins(given: Sequence[ev.Origin | None], texts: Sequence[str | None]) -> None:
-    for origin, text in zip(given, texts, strict=True):
-        if origin and text and ("\\" in text or len(text) > 4000):  # an escape: look closer
-            check_plain("an origin", origin.agent + origin.native_id + origin.record_id)
+def prepare(commit: Commit, now: str) -> Prepared:
+    """Check and encode what a commit brings."""
+    entries: list[Draft | c.Change] = []
+    changes: list[c.Change] = []
+    origins: list[str] = []
+    for entry in commit.entries:
+        if isinstance(entry, c.Change):
+            changes.append(entry)
+            entries.append(entry)
+            continue
+        ev.check(entry)
+        origin = None if entry.origin is None else _origin_text(entry.origin)
+        if origin is not None:
+            origins.append(origin)
+        entries.append((entry.kind, entry.at or now, entry.replayed, origin, text(entry.body)))
+    distinct = set(origins)
+    return Prepared(entries, changes, distinct, not changes and len(distinct) == len(origins))
+
+
+def _origin_text(origin: ev.Origin) -> str:
+    """An origin as it is stored and compared."""
+    shown = text(origin)
+    if "\\" in shown or len(shown) > MAX_ORIGIN:  # an escape that no id of an agent has; look closer
+        check_plain("an origin", origin.agent + origin.native_id + origin.record_id)
+    return shown
 
 
 def decide(
     view: View,
     commit: Commit,
-    entries: Sequence[Draft | c.Change],
+    prepared: Prepared,
     known: Collection[str],
     key_holder: str | None,
     rules: TokenRules,
@@ -86,22 +96,22 @@ def decide(
 ) -> Decision:
     """What `commit` adds to `view`.
 
-    `entries` are its entries with the events drafted, `known` those of their origins that the log
-    has, `key_holder` the live session that has the key this commit wants.
+    `known` are those of its origins that the log has, `key_holder` the live session that has the
+    key this commit wants.
     """
     if view.session is None and not (commit.entries and isinstance(commit.entries[0], c.Create)):
         raise errors.NotFound(f"there is no session {commit.session}")
     if commit.task is not None and commit.task not in view.tasks:
-        _check_new_task(commit, entries)
+        _check_new_task(commit, prepared.changes)
     _check_fence(view, commit)
-    if any([type(entry) is tuple for entry in entries]):
+    if len(prepared.entries) > len(prepared.changes):
         _refuse_deleted(view.session)
-    if type(entries) is list and not known and _all_new(entries):
-        return Decision(entries, view, 0, 0)
+    if prepared.plain and not known:
+        return Decision(cast(list[Draft], prepared.entries), view, 0, 0)
     drafts: list[Draft] = []
     seen: set[str] = set()
     dropped = unchanged = 0
-    for entry in entries:
+    for entry in prepared.entries:
         if type(entry) is tuple:
             origin = entry[3]
             if origin is not None:
@@ -121,17 +131,6 @@ def decide(
     return Decision(drafts, view, dropped, unchanged)
 
 
-def _all_new(entries: Sequence[Draft | c.Change]) -> TypeGuard[list[Draft]]:
-    """Whether these are events only, no two of one origin."""
-    origins = []
-    for entry in entries:
-        if type(entry) is not tuple:
-            return False
-        if entry[3] is not None:
-            origins.append(entry[3])
-    return len(set(origins)) == len(origins)
-
-
 def _body(change: c.Change) -> str:
     """The change as it is recorded; refused if `fold` could not read the same out of it again."""
     body = encode(change).decode()
@@ -144,9 +143,9 @@ def _body(change: c.Change) -> str:
     return body
 
 
-def _check_new_task(commit: Commit, entries: Sequence[Draft | c.Change]) -> None:
+def _check_new_task(commit: Commit, changes: Sequence[c.Change]) -> None:
     """A task that the session does not have must be one that this commit queues."""
-    if not any(isinstance(entry, c.QueueTask) for entry in entries):
+    if not any(isinstance(change, c.QueueTask) for change in changes):
         raise errors.NotFound(f"session {commit.session} has no task {commit.task}")
     if not ids.is_id(commit.task or "", ids.TASK):
         raise errors.BadInput(f"{commit.task!r} is no id for a task")

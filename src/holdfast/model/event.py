@@ -58,18 +58,16 @@ class Event(msgspec.Struct, frozen=True):
 
 def check(event: NewEvent) -> None:
     """Refuse an event whose kind or body is not of the vocabulary."""
-    needed = BODY_HAS.get(event.kind)
+    kind, body = event.kind, event.body
+    needed = BODY_HAS.get(kind) if isinstance(kind, str) else None
     if needed is None:
-        raise BadInput(f"«{event.kind}» is not an event kind that can be appended")
-    body = event.body
+        raise BadInput(f"«{kind}» is not an event kind that can be appended")
     if type(body) is not dict:
-        raise BadInput(f"the body of a {event.kind} event must be an object")
+        raise BadInput(f"the body of a {kind} event must be an object")
     if not needed <= body.keys():
         missing = ", ".join(sorted(needed - body.keys()))
-        raise BadInput(f"the body of a {event.kind} event needs {missing}")
-    if event.kind == "tool_summary" and not (
-        isinstance(body["outcome"], str) and body["outcome"] in OUTCOMES
-    ):
+        raise BadInput(f"the body of a {kind} event needs {missing}")
+    if kind == "tool_summary" and body["outcome"] not in OUTCOMES:
         raise BadInput("the outcome of a tool_summary is ok, error or interrupted")
     if event.at is not None and not clock.is_stamp(event.at):
         raise BadInput(f"«{event.at}» is not a time like 2026-01-31T12:00:00.000000Z")

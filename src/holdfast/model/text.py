@@ -20,14 +20,14 @@ T = TypeVar("T")
 MAX_BODY = 64 * 1024 * 1024  # bytes of one record's JSON
 MAX_DEPTH = 200  # of nested arrays and objects; far below where a reader's stack would end
 
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder()
 
 
 def encode(value: Any, limit: int = MAX_BODY) -> bytes:
     """Compact JSON of `value`; refused if it would not read back the same or exceeds `limit`."""
     try:
-        data = _encoder.encode(value)
+        data = _encode(value)
     except UnicodeEncodeError:
         _check_depth(value)
         data = _encode_surrogates(value)
@@ -42,21 +42,15 @@ def encode(value: Any, limit: int = MAX_BODY) -> bytes:
     return data
 
 
-def encode_all(values: list[Any]) -> list[str]:
-    """`encode` of each, as text; many at once cost a fraction of one by one."""
+def text(value: Any) -> str:
+    """`encode` as text; the short way for what is nearly always plain."""
     try:
-        data = _encoder.encode_lines(values)
-    except (TypeError, ValueError, RecursionError):  # one of them is special; find out which
-        data = b"null"
-    if len(data) > MAX_BODY or b"null" in data:
-        return [encode(value).decode() for value in values]
-    lines = data.decode().split("\n")
-    lines.pop()
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
-        for value, line in zip(values, lines, strict=True):
-            if line.count("[") + line.count("{") > MAX_DEPTH:
-                _check_depth(value)
-    return lines
+        data = _encode(value)
+    except (TypeError, ValueError, RecursionError):  # something special; find out what
+        return encode(value).decode()
+    if len(data) > MAX_BODY or b"null" in data or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        return encode(value).decode()
+    return data.decode()
 
 
 def decode(data: bytes | str) -> Any:

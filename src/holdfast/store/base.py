@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast import clock, errors, fsio, ids
 from holdfast.model import change as c
-from holdfast.model.commit import Commit
+from holdfast.model.commit import Commit, prepare
 from holdfast.model.event import Event, Origin
 from holdfast.model.session import Deletion, Link, Session, Worktree
 from holdfast.model.task import Delivery, Owner, Status, Task
@@ -80,10 +80,10 @@ class BaseStore(ABC):
         return Committed(written.seqs, written.dropped, written.unchanged)
 
     async def _write(self, commit: Commit) -> Written:
-        entries = writes.prepare(commit)
+        prepared = prepare(commit, clock.now())
 
         async def operation(sql: Sql) -> Outcome:
-            written = await writes.write(sql, commit, entries, self._rules)
+            written = await writes.write(sql, commit, prepared, self._rules)
             return Outcome(written, commit.session)
 
         written: Written = await self.transact(operation)
@@ -209,11 +209,11 @@ class BaseStore(ABC):
         return header
 
     async def _change_session(self, session: str, change: c.Change) -> Session:
-        entries = [change]
-        commit = Commit(session, entries)
+        commit = Commit(session, [change])
+        prepared = prepare(commit, clock.now())
 
         async def operation(sql: Sql) -> Outcome:
-            await writes.write(sql, commit, entries, self._rules)
+            await writes.write(sql, commit, prepared, self._rules)
             return Outcome(await reads.session(sql, session), session)
 
         return tables.as_session(await self.transact(operation))

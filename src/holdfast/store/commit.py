@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from holdfast import clock, errors, ids
 from holdfast.model import change as c
-from holdfast.model.commit import Commit, Decision, Draft, decide, draft
-from holdfast.model.event import CHANGE_KINDS, CONVERSATION, NewEvent
+from holdfast.model.commit import Commit, Decision, Draft, Prepared, decide, prepare
+from holdfast.model.event import CHANGE_KINDS, CONVERSATION
 from holdfast.model.fold import View, replace
 from holdfast.model.task import ACTIVE, Owner, Task
 from holdfast.model.text import check_plain, encode
@@ -31,24 +31,9 @@ class Written(NamedTuple):
     view: View
 
 
-Entries = Sequence[Draft | c.Change]
-
-
-def prepare(commit: Commit) -> Entries:
-    """The entries of a commit, events checked and encoded; done in the caller's time, not the writer's."""
-    now = clock.now()
-    events = [e for e in commit.entries if isinstance(e, NewEvent)]
-    drafts = draft(events, now)
-    if len(drafts) == len(commit.entries):
-        return drafts
-    rest = iter(drafts)
-    return [e if isinstance(e, c.Change) else next(rest) for e in commit.entries]
-
-
-async def write(sql: Sql, commit: Commit, entries: Entries, rules: TokenRules) -> Written:
+async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules) -> Written:
     """Add a commit to its session's log and move the views with it."""
-    now = clock.now()
-    changes = [e for e in entries if isinstance(e, c.Change)]
+    changes = prepared.changes
     loaded = None if changes else sql.recall(commit.session)
     if loaded is None or (commit.task is not None and commit.task not in loaded.view.tasks):
         loaded = await tables.load(
@@ -61,13 +46,12 @@ async def write(sql: Sql, commit: Commit, entries: Entries, rules: TokenRules) -
         )
     view = loaded.view if loaded else View()
     holder = await _key_holder(sql, view, changes) if changes else None
-    origins = [e[3] for e in entries if type(e) is tuple and e[3] is not None]
     known: set[str] = set()
-    if origins and loaded and view.session:
-        known = await sql.known_origins(loaded.n, view.session.events, set(origins))
+    if prepared.origins and loaded and view.session:
+        known = await sql.known_origins(loaded.n, view.session.events, prepared.origins)
     for change in changes:
         await _check_queued(sql, commit, change)
-    decision = decide(view, commit, entries, known, holder, rules, now)
+    decision = decide(view, commit, prepared, known, holder, rules, clock.now())
     return await put(sql, commit, loaded, view, decision)
 
 
@@ -188,7 +172,8 @@ async def claim(
         raise errors.SessionRunning(f"task {rivals[0][0]} drives the same conversation", task=rivals[0][0])
     change = c.ClaimTask(owner=owner, generation=generation + 1, lease_until=lease_until)
     commit = Commit(session, [change], task=task_id)
-    decision = decide(loaded.view, commit, [change], (), None, rules, clock.now())
+    now = clock.now()
+    decision = decide(loaded.view, commit, prepare(commit, now), (), None, rules, now)
     written = await put(sql, commit, loaded, loaded.view, decision)
     return written.view.tasks[task_id]
 

@@ -51,7 +51,8 @@ class MirrorThread:
     def touch(self, sessions: list[str]) -> None:
         """These sessions have new records."""
         self._keeper.touch(sessions)
-        self._news.set()
+        if not self._news.is_set():
+            self._news.set()
 
     async def run(self, work: Callable[[MirrorFiles], Any]) -> Any:
         """The result of work on the files, with all that was committed before in them."""
