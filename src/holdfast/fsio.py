@@ -113,7 +113,7 @@ def temp_name(path: str) -> str:
 
 def is_temp(name: str) -> bool:
     """Whether a name is one that `temp_name` gave."""
-    return name.startswith(".") and TEMP_MARK in name
+    return name.startswith(".") and TEMP_MARK in name and name.isascii()
 
 
 def create(path: str, parts: Iterator[bytes] | list[bytes], disk: Disk = DISK) -> None:

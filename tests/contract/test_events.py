@@ -124,7 +124,7 @@ async def test_an_origin_counts_in_its_own_session_and_as_a_whole(store: BaseSto
 
 async def test_one_commit_carries_events_spool_token_and_status_together(store: BaseStore) -> None:
     task = await running(store)
-    entries = [
+    entries: list[Entry] = [
         c.SeeToken(agent="claude", native_id="A", seen_in="stream"),
         c.Deliver(delivery="accepted"),
         said("done"),

@@ -46,7 +46,9 @@ async def stored_metadata(location: Location, session: str) -> str:
         db = apsw.Connection(location.address, flags=apsw.SQLITE_OPEN_READONLY)
         try:
             db.set_busy_timeout(10_000)
-            return bytes(db.execute(query, (session,)).fetchall()[0][0]).decode()
+            ((stored,),) = db.execute(query, (session,)).fetchall()
+            assert isinstance(stored, bytes)
+            return stored.decode()
         finally:
             db.close()
 

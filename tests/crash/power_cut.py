@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Awaitable, Callable, Iterator
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from holdfast.home import Home
 from holdfast.store.mirror import keeper
 from holdfast.store.sqlite import connection, mirror
 from holdfast.store.sqlite.store import SqliteStore
-from tests.crash.disk_model import MODES, Ack, DiskModel, Image
+from tests.crash.disk_model import Ack, DiskModel, Image
 from tests.crash.disk_recorder import Recorder, recording
 from tests.crash.power_workload import State, Workload, check_image
 from tests.crash.support import RULES, scratch
@@ -49,14 +50,17 @@ def prepared() -> Iterator[str]:
     patch.setattr(mirror, "QUIET_S", 0.005)
     patch.setattr(keeper, "QUIET_S", 0.005)
     patch.setattr(connection, "CHECKPOINT_PAGES", SMALL_CHECKPOINT)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(0.0002)  # each image starts threads; they need not wait for their turn
     with scratch() as root:
         try:
             yield root
         finally:
+            sys.setswitchinterval(interval)
             patch.undo()
 
 
-def cuts(recorder: Recorder, seed: int, randoms: int, start: int = 0) -> Iterator[Cut]:
+def cuts(recorder: Recorder, seed: int, modes: Sequence[str], start: int = 0) -> Iterator[Cut]:
     """Every moment from `start` on, and its images, but for those seen before with as much acknowledged."""
     rng = random.Random(seed)
     model = DiskModel(recorder.base, recorder.folders)
@@ -66,7 +70,7 @@ def cuts(recorder: Recorder, seed: int, randoms: int, start: int = 0) -> Iterato
         model.do(operation)
         if isinstance(operation, Ack):
             acked = operation.number
-        for mode in () if position < start else (*MODES, *["random"] * randoms):
+        for mode in () if position < start else modes:
             image = model.image(mode, rng)
             if seen.get(image.key(), -1) < acked:
                 seen[image.key()] = acked
@@ -74,10 +78,10 @@ def cuts(recorder: Recorder, seed: int, randoms: int, start: int = 0) -> Iterato
 
 
 async def explore(
-    recorder: Recorder, check: Check, seed: int, randoms: int, most: int, start: int = 0
+    recorder: Recorder, check: Check, seed: int, modes: Sequence[str], most: int = 0, start: int = 0
 ) -> Explored:
     """Open images of every moment, at most so many (0: all); what failed, in words."""
-    states = list(cuts(recorder, seed, randoms, start))
+    states = list(cuts(recorder, seed, modes, start))
     if most and len(states) > most:
         states = sorted(random.Random(seed).sample(states, most), key=lambda cut: cut.position)
     failures = []

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import select
@@ -32,6 +33,7 @@ from tests.postgres_server import DURABLE, Server, connect
 
 KILLS = TORTURE or 25
 SERVER_KILLS = max(3, TORTURE // 100)
+KILL_S = (0.002, 0.120)  # after the first acknowledgement; a round trip takes longer than a call of SQLite's
 SECONDS = 60.0  # within which a writer must have gone on after a restart of its server
 
 
@@ -48,7 +50,7 @@ def test_acknowledged_records_survive_every_kill_of_the_client(tmp_path: Path, p
     seed = 1 if not TORTURE else int.from_bytes(os.urandom(4), "big")
     seen = run("client", postgres_url, tmp_path / "home", KILLS, seed)
     assert seen["kills"] == KILLS, seen
-    assert seen["acknowledged"] > KILLS, f"the writers hardly wrote: {seen}"
+    assert seen["acknowledged"] > KILLS // 2, f"the writers hardly wrote: {seen}"
     assert seen["mirror_behind"] > 0, f"no kill came between a commit and its mirror: {seen}"
 
 
@@ -65,10 +67,14 @@ def test_a_writer_goes_on_by_itself_after_kills_of_the_server(tmp_path: Path, pr
 def on_postgres(url: str) -> Iterator[None]:
     """Let `kill_campaign` and its children work on this store."""
 
-    def place(home: Home) -> Location:
+    @functools.cache  # once in each child, before it has a store of its own
+    def settle() -> None:
         # The last commit of a killed client may still be on its way; it holds the lock until then.
         with connect(url) as db:
             db.execute("select pg_advisory_xact_lock(%s)", (parse(url).lock,))
+
+    def place(home: Home) -> Location:
+        settle()
         return Location("postgres", url)
 
     def quick_mirrors(lag_s: float = 0.001, quiet_s: float = 0.004) -> None:
@@ -78,7 +84,7 @@ def on_postgres(url: str) -> Iterator[None]:
     new: dict[str, Any] = {"place": place, "quick_mirrors": quick_mirrors}
     with (
         mock.patch.multiple(writer_child, **new),
-        mock.patch.multiple(kill_campaign, read_database=lambda path: read(url), **new),
+        mock.patch.multiple(kill_campaign, read_database=lambda path: read(url), KILL_S=KILL_S, **new),
     ):
         yield
 

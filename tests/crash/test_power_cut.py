@@ -20,7 +20,7 @@ from holdfast.recover.heal import open_healed
 from holdfast.store.mirror.keeper import Keeper
 from holdfast.store.sqlite.connection import open_writer
 from holdfast.store.sqlite.store import SqliteStore
-from tests.crash import heal_campaign
+from tests.crash import disk_model, heal_campaign
 from tests.crash.disk_model import Sync, SyncNames, Write
 from tests.crash.disk_recorder import recording
 from tests.crash.power_cut import Explored, against, explore, prepared, record_workload
@@ -29,7 +29,7 @@ from tests.crash.support import RULES, TORTURE, place, scratch
 
 SHARDS = 4
 ROUNDS = 24  # calls of a workload, about
-RANDOMS = 10 if TORTURE else 3  # random images of each moment, beside the four extreme ones
+MODES = (*disk_model.MODES, *["random"] * (10 if TORTURE else 3))  # images of each moment
 MOST = 0 if TORTURE else 400  # states of one workload
 MOST_HEALING = 0 if TORTURE else 120
 
@@ -50,7 +50,7 @@ async def test_no_acknowledged_call_is_lost(shard: int) -> None:
         recorder, states = await record_workload(root, seed, ROUNDS)
         kinds = Counter(type(operation) for operation in recorder.log)
         assert min(kinds[Write], kinds[Sync], kinds[SyncNames]) > 20, kinds
-        judge(await explore(recorder, against(states), seed, RANDOMS, MOST), least=400)
+        judge(await explore(recorder, against(states), seed, MODES, MOST), least=400)
 
 
 @pytest.mark.parametrize("case", [*heal_campaign.CASES, "nothing"])
@@ -71,7 +71,7 @@ async def test_healing_is_safe_from_power_cuts(case: str) -> None:
         async def check(home: Home, acked: int) -> None:
             await check_image(home, before, before)
 
-        judge(await explore(recorder, check, 3, RANDOMS, MOST_HEALING), least=3)
+        judge(await explore(recorder, check, 3, MODES, MOST_HEALING), least=2)
 
 
 async def test_a_mirror_is_trusted_only_when_it_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,16 +89,16 @@ async def test_a_mirror_is_trusted_only_when_it_is_on_disk(monkeypatch: pytest.M
         healed, report = await open_healed(place(home), home, RULES)
         assert report.compared > 0, report
         await healed.close()
-    judge(await explore(recorder, against(work.states), 1, RANDOMS, 0, start), least=20)
+    judge(await explore(recorder, against(work.states), 1, MODES, 0, start), least=20)
 
 
 # --- the explorer itself can fail
 
 
-async def _failures(opener: Callable[[Home], SqliteStore], most: int = 250) -> list[str]:
+async def _failures(opener: Callable[[Home], SqliteStore], mode: str) -> list[str]:
     with prepared() as root:
         recorder, states = await record_workload(root, 1, ROUNDS, opener)
-        return (await explore(recorder, against(states), 1, RANDOMS, most)).failures
+        return (await explore(recorder, against(states), 1, [mode])).failures
 
 
 async def test_the_explorer_sees_a_commit_that_was_not_synced() -> None:
@@ -109,7 +109,7 @@ async def test_the_explorer_sees_a_commit_that_was_not_synced() -> None:
         db.execute("pragma synchronous=normal")
         return db
 
-    failures = await _failures(lambda home: SqliteStore(home.database, home, RULES, connect=without_sync))
+    failures = await _failures(lambda home: SqliteStore(home.database, home, RULES, connect=without_sync), "nothing")
     assert any("lost: " in failure for failure in failures), failures
 
 
@@ -120,7 +120,7 @@ async def test_the_explorer_sees_a_file_that_was_not_synced(monkeypatch: pytest.
         monkeypatch.setattr(fsio.DISK, "sync", lambda fd: None)
         return SqliteStore(home.database, home, RULES)
 
-    assert await _failures(forgetful, most=600)
+    assert await _failures(forgetful, "names")
 
 
 async def test_the_explorer_sees_names_that_were_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,5 +135,5 @@ async def test_the_explorer_sees_names_that_were_not_synced(monkeypatch: pytest.
             await work.run(4)
             await store.close()
             monkeypatch.undo()
-        explored = await explore(recorder, against(work.states), 1, 0, 100)
+        explored = await explore(recorder, against(work.states), 1, ["nothing"])
     assert any("lost" in failure for failure in explored.failures), explored.failures

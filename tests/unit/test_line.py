@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import clock, ids
+from holdfast import clock
 from holdfast.errors import UnstorableText
 from holdfast.model.event import Origin
 from holdfast.model.record import Record
@@ -18,8 +18,8 @@ from holdfast.model.text import encode
 from holdfast.store.mirror import line
 from tests.contract.test_text import JSON
 
-SESSION = ids.new(ids.SESSION)
-TASK = ids.new(ids.TASK)
+SESSION = "s0123456789abcde"
+TASK = "t0123456789abcde"
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 
 

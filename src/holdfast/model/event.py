@@ -23,7 +23,7 @@ BODY_HAS: dict[str, frozenset[str]] = {
 }
 CONVERSATION = frozenset(BODY_HAS) - {"notice", "error"}
 CHANGE_KINDS = frozenset({"session", "token", "task"})
-OUTCOMES = frozenset({"ok", "error", "interrupted"})
+OUTCOMES = ("ok", "error", "interrupted")  # not a set: an outcome may be anything, also unhashable
 
 
 class Origin(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import json
 import os
 import stat as statmode
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from holdfast.recover.adopt import fold_log, load_view
 from holdfast.recover.finding import Finding, Signature
 from holdfast.store.mirror.compare import Position, compare
 from holdfast.store.mirror.files import seal
-from holdfast.store.sql import Sql
+from holdfast.store.sql import Row, Sql
 
 ENDING = ".jsonl"
 GRAVE = ".tombstone.json"
@@ -59,6 +59,7 @@ class Survey(NamedTuple):
     tombstones: dict[str, dict[str, Any]]
     strange: list[Finding]
     taken: set[str]  # names in `sessions/` that something has which is no mirror
+    intact: set[str]  # sessions whose mirror is as it was sealed
 
 
 class Looked(NamedTuple):
@@ -70,27 +71,34 @@ class Looked(NamedTuple):
     compared: int
 
 
-def survey(home: Home) -> Survey:
-    """What lies in `sessions/` and `trash/`; what does not belong there is named."""
+def survey(home: Home, seals: Mapping[str, str]) -> Survey:
+    """What lies in `sessions/` and `trash/`; what does not belong there is named.
+
+    `seals` says of a mirror, by its file's name, how it must look to need no closer look.
+    """
     strange: list[Finding] = []
-    mirrors = dict(_mirrors(home.sessions, strange))
+    intact: set[str] = set()
+    mirrors = dict(_mirrors(home.sessions, strange, seals, intact))
     taken = {finding.subject for finding in strange}
-    trashed = dict(_mirrors(home.trash, strange))
+    trashed = dict(_mirrors(home.trash, strange, {}, set()))
     tombstones = dict(_tombstones(home.trash, strange))
     for folder in (home.quarantine, home.reports):
         if os.path.isdir(folder):
             strange += [_litter(path) for path in fsio.old_temps(folder, time.time())]
-    return Survey(mirrors, trashed, tombstones, strange, taken)
+    return Survey(mirrors, trashed, tombstones, strange, taken, intact)
 
 
 async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
     """Compare database and mirrors. `mine`: mirror only this host's sessions; None: all."""
-    seen = survey(home)
+    rows = await sql.rows("heads")
+    seen = survey(home, {} if deep else _seals(rows))
     findings = list(seen.strange)
     unsealed: list[tuple[str, str]] = []
     compared = 0
-    heads = [Head(*row) for row in await sql.rows("heads")]
-    for head in heads:
+    for row in rows:
+        if row[1] in seen.intact and row[1] not in seen.tombstones and row[1] not in seen.trashed:
+            continue
+        head = Head(*row)
         if not ids.is_id(head.id, ids.SESSION):
             findings.append(_misnamed(head))
             continue
@@ -101,10 +109,14 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
         if found is not None:
             findings.append(found)
         if head.state != "deleted" and (found is None or found.code == "tombstone_stale"):
-            if sight is None:
+            if trashed is not None:
+                findings.append(_in_trash(head))
+            if head.id in seen.intact:
+                pass
+            elif sight is None:
                 wanted = mine is None or head.host in (None, mine)
-                if wanted and head.id + ENDING not in seen.taken:
-                    findings.append(_missing(head, trashed))
+                if wanted and trashed is None and head.id + ENDING not in seen.taken:
+                    findings.append(_missing(head))
             elif deep or head.seal != seal(head.seq, sight.stat):
                 compared += 1
                 found = await _look_closer(sql, head, sight, unsealed)
@@ -114,7 +126,16 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
             findings.append(drift)
     for session in sorted({*seen.mirrors, *seen.trashed}):
         findings.append(_not_in_database(session, seen))
-    return Looked(findings, unsealed, len(heads), compared)
+    return Looked(findings, unsealed, len(rows), compared)
+
+
+def _seals(rows: list[Row]) -> dict[str, str]:
+    """By file name, the seals of the sessions that have not grown since."""
+    return {
+        session + ENDING: sealed
+        for _n, session, state, seq, sealed, *_ in rows
+        if sealed is not None and state != "deleted" and sealed.startswith(f"{seq}/")
+    }
 
 
 # --- one session
@@ -128,7 +149,8 @@ def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None)
                 code="deleted_reappeared",
                 subject=head.id,
                 text="a mirror of this deleted session lies among the live ones",
-                action="move it into the trash",
+                action="move it into the trash, unless its records tell of a restore",
+                evidence=_deletion_in(tombstone),
                 signature=sight.signature,
             )
         if tombstone is None:
@@ -157,14 +179,16 @@ def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None)
     )
 
 
-def _missing(head: Head, trashed: Sight | None) -> Finding:
-    if trashed is not None:
-        return Finding(
-            code="mirror_in_trash",
-            subject=head.id,
-            text="the mirror lies in the trash, but nothing else says that the session was deleted",
-            action="delete it if its mirror says so; else make the mirror anew from the database",
-        )
+def _in_trash(head: Head) -> Finding:
+    return Finding(
+        code="mirror_in_trash",
+        subject=head.id,
+        text="a mirror of it lies in the trash, but nothing else says that the session was deleted",
+        action="delete the session if its records say so; else take the mirror out of the trash",
+    )
+
+
+def _missing(head: Head) -> Finding:
     return Finding(
         code="mirror_missing",
         subject=head.id,
@@ -297,13 +321,13 @@ def _not_in_database(session: str, seen: Survey) -> Finding:
             action=None,
             evidence={"damage": first.damage if first else "empty", "file": sight.path},
         )
-    deleted = tombstone is not None or session not in seen.mirrors
+    deleted = tombstone is not None or session in seen.trashed
     return Finding(
         code="deleted_not_in_database" if deleted else "session_missing",
         subject=session,
         text="the database does not have this session" + ("; it stays deleted" if deleted else ""),
         action="put it back into the database" + (", as deleted" if deleted else ""),
-        evidence={"deletion": tombstone["deletion"]} if tombstone and not _is_unknown(tombstone) else {},
+        evidence=_deletion_in(tombstone) | ({"grave": "unreadable"} if _is_unknown(tombstone) else {}),
         signature=sight.signature,
     )
 
@@ -340,7 +364,9 @@ async def _view_drift(sql: Sql, head: Head) -> Finding | None:
 # --- the folders
 
 
-def _mirrors(folder: str, strange: list[Finding]) -> Iterator[tuple[str, Sight]]:
+def _mirrors(
+    folder: str, strange: list[Finding], seals: Mapping[str, str], intact: set[str]
+) -> Iterator[tuple[str, Sight]]:
     now = time.time()
     for entry in _entries(folder):
         if entry.name == ".lock" or entry.name.endswith(GRAVE):
@@ -349,6 +375,9 @@ def _mirrors(folder: str, strange: list[Finding]) -> Iterator[tuple[str, Sight]]
             what = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue  # somebody is at work here
+        if _is_as_sealed(seals.get(entry.name), what):
+            intact.add(entry.name[: -len(ENDING)])
+            continue
         name, ending = os.path.splitext(entry.name)
         plain = statmode.S_ISREG(what.st_mode)
         if plain and fsio.is_temp(entry.name):
@@ -358,6 +387,14 @@ def _mirrors(folder: str, strange: list[Finding]) -> Iterator[tuple[str, Sight]]
             yield name, Sight(entry.path, what)
         else:
             strange.append(_foreign(entry.path, entry.name, what))
+
+
+def _is_as_sealed(sealed: str | None, what: os.stat_result) -> bool:
+    return (
+        sealed is not None
+        and sealed.endswith(f"/{what.st_size}/{what.st_mtime_ns}")
+        and statmode.S_ISREG(what.st_mode)
+    )
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -385,10 +422,10 @@ def _foreign(path: str, name: str, what: os.stat_result) -> Finding:
         kind = "a link" if os.path.exists(path) else "a dangling link"
     return Finding(
         code="foreign_file",
-        subject=name,
+        subject=shown(name),
         text=f"{kind} that is no mirror; it is left alone",
         action=None,
-        evidence={"file": path},
+        evidence={"file": shown(path)},
     )
 
 
@@ -413,15 +450,24 @@ def _tombstones(folder: str, strange: list[Finding]) -> Iterator[tuple[str, dict
         yield session, note
 
 
-def _is_unknown(tombstone: dict[str, Any]) -> bool:
-    return bool(tombstone["deletion"]["id"] == UNKNOWN)
+def shown(name: str) -> str:
+    """A file's name as text that can be written down, whatever its bytes are."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def _deletion_in(tombstone: dict[str, Any] | None) -> dict[str, Any]:
+    return {"deletion": tombstone["deletion"]} if tombstone and not _is_unknown(tombstone) else {}
+
+
+def _is_unknown(tombstone: dict[str, Any] | None) -> bool:
+    return tombstone is not None and bool(tombstone["deletion"]["id"] == UNKNOWN)
 
 
 def _unreadable(path: str, problem: Exception) -> Finding:
     return Finding(
         code="unreadable_file",
-        subject=os.path.basename(path),
-        text=f"it cannot be read ({problem}); it is left alone",
+        subject=shown(os.path.basename(path)),
+        text=f"it cannot be read ({shown(str(problem))}); it is left alone",
         action=None,
-        evidence={"file": path},
+        evidence={"file": shown(path)},
     )

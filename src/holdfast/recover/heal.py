@@ -18,7 +18,7 @@ from holdfast.recover import database
 from holdfast.recover.adopt import order_queue
 from holdfast.recover.examine import Looked, examine
 from holdfast.recover.finding import Done, Finding, Report
-from holdfast.recover.repair import REPAIRS, Terms, repair
+from holdfast.recover.repair import REPAIRS, PutOff, Terms, repair
 from holdfast.recover.salvage import salvage
 from holdfast.store.base import BaseStore, Outcome
 from holdfast.store.location import Location
@@ -38,6 +38,7 @@ AT_ONCE = 32  # sessions put back in one transaction of the writer
 ORDER = (
     "mirror_in_trash",
     "delete_unfinished",
+    "deleted_reappeared",
     "database_behind",
     "deleted_not_in_database",
     "session_missing",
@@ -83,7 +84,8 @@ async def _open_healed(
         if kept:
             # Whole mirrors first, then what the damaged database still gives, then damaged mirrors.
             before.append(await heal(store, home, location, progress=progress, salvaging=True))
-            before.append(_report(done=await salvage(store, kept)))
+            before.append(_report(done=await salvage(store, home, kept)))
+            await order_queue(store)
         report = _together([*before, await heal(store, home, location, deep=deep, progress=progress)])
         if report.done or report.problems:
             report = _written_down(home, report)
@@ -109,7 +111,7 @@ async def heal(
 ) -> Report:
     """Look, and repair what can be repaired; one that fails never stops the rest.
 
-    `salvaging`: of damaged mirrors take only what is before the damage.
+    `salvaging`: take whole mirrors only; a damaged database is asked for the others next.
     """
     looked = await look(store, home, location, deep)
     done, problems = await mend(store, home, looked.findings, progress, salvaging=salvaging)
@@ -144,7 +146,11 @@ async def mend(
             done.append(await repair(store, home, finding, Terms(give_way, salvaging)))
         except errors.KeyTaken:
             waiting.append(finding)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it never stops the rest
+        except PutOff:
+            log.info("%s of %s: the damaged database is asked first", finding.code, finding.subject)
+        except Exception as problem:
+            if isinstance(problem, errors.StoreUnreadable) and database.is_damage(problem):
+                raise  # of the database itself: all that is left to do is to rebuild it
             log.warning("%s of %s could not be repaired: %s", finding.code, finding.subject, problem)
             problems.append(f"{finding.code} {finding.subject}: {problem}")
 
@@ -152,12 +158,17 @@ async def mend(
         for some in _batches(list(group), AT_ONCE if code == "session_missing" else 1):
             if progress is not None:
                 progress(len(done) + len(problems), len(mendable), some[0].subject)
-            await asyncio.gather(*(one(finding) for finding in some))
+            ends = await asyncio.gather(*(one(finding) for finding in some), return_exceptions=True)
+            for problem in ends:
+                if problem is not None:
+                    raise problem
     while waiting:
         again = waiting.copy()
         waiting.clear()
         for finding in again:
             await one(finding)
+        if len(waiting) == len(again) and salvaging:
+            break  # the damaged database may tell who gave the key up
         if len(waiting) == len(again):  # they wait for each other, or for one that keeps the key
             await one(waiting.pop(0), give_way=True)
     if any(d.code in CAME_BACK or d.code == "database_behind" for d in done):

@@ -34,7 +34,11 @@ class Terms(NamedTuple):
     """How far a repair may go."""
 
     give_way: bool = True  # archive a session whose key another live one has by now; else KeyTaken
-    salvage: bool = False  # a damaged database is asked next, so take a mirror up to its damage only
+    salvage: bool = False  # a damaged database is asked next: put off what has a damaged mirror
+
+
+class PutOff(Exception):
+    """What a damaged database may know better is left for after it was asked."""
 
 
 async def repair(store: BaseStore, home: Home, finding: Finding, terms: Terms = Terms()) -> Done:  # noqa: B008
@@ -52,6 +56,9 @@ async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms
     path = home.mirror(session)
     if finding.evidence.get("new"):
         await _adopt_file(store, session, path, terms)
+        if (await store.session(session)).state == "deleted":
+            await finish_deletion(store, session)
+            return "deleted, as its mirror says", []
     temp = fsio.temp_name(path)
     try:
         await store.query(lambda sql: _write_lines(sql, session, temp))
@@ -110,6 +117,8 @@ async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms
     """Into the database what only the mirror has."""
     session = finding.subject
     count, _ = await _adopt_file(store, session, home.mirror(session), terms)
+    if (await store.session(session)).state == "deleted":
+        await finish_deletion(store, session)
     return f"{count} records went back into the database", []
 
 
@@ -122,7 +131,7 @@ async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms
         await finish_deletion(store, session)
         return f"{count} records went back into the database, as deleted", []
     result, kept = f"{count} records went back into the database", list[str]()
-    if damaged and not terms.salvage:
+    if damaged:
         anew, kept = await make_mirror_anew(store, home, finding, terms)
         result += f"; the damaged mirror was {anew}" if kept else ""
     return result, kept
@@ -131,12 +140,15 @@ async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms
 async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session back into the database, where it stays deleted until it is restored."""
     session, deletion = finding.subject, finding.evidence.get("deletion")
-    damaged = await _adopt_both(store, home, session, terms)
-    if deletion and (await store.session(session)).undone == deletion["id"]:
+    buried = signature(home.mirror(session)) is None
+    await _adopt_both(store, home, session, terms)
+    header = await store.session(session)
+    # Without a tombstone the log decides, unless the file lies in the trash only.
+    restored = header.undone == deletion["id"] if deletion else not (buried or finding.evidence.get("grave"))
+    if header.state != "deleted" and restored:
         await store.with_mirrors(lambda files: _unearth(files, session))
         return "put back into the database; its log says that it was restored", []
-    if not (deletion and damaged and terms.salvage):
-        await finish_deletion(store, session, deletion)
+    await finish_deletion(store, session, deletion)
     return "put back into the database, as deleted", []
 
 
@@ -154,13 +166,14 @@ async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -
 
 
 async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
-    """A mirror in the trash without a tombstone: its own log says whether it belongs there."""
+    """A mirror of a live session in the trash, and no tombstone: its log says whether it belongs there."""
     session = finding.subject
     await _adopt_both(store, home, session, terms)
     if (await store.session(session)).state == "deleted":
         await finish_deletion(store, session)
         return "deleted, as its mirror says", []
-    return await make_mirror_anew(store, home, finding, terms)
+    kept = await store.with_mirrors(lambda files: _unearth(files, session))
+    return "the session lives, so its mirror was taken out of the trash", kept or []
 
 
 async def finish_deletion(store: BaseStore, session: str, known: dict[str, str] | None = None) -> None:
@@ -194,14 +207,29 @@ def _entomb(files: MirrorFiles, session: str, deletion: Deletion) -> None:
         files.bury(session)
 
 
-def _unearth(files: MirrorFiles, session: str) -> None:
+def _unearth(files: MirrorFiles, session: str) -> list[str]:
+    """Out of the trash with a live session; if it has a mirror already, the other one is kept aside."""
     files.exhume(session)
     remove_tombstone(files, session)
+    ours, theirs = signature(files.home.mirror(session)), signature(files.home.trashed(session))
+    if theirs is None:
+        return []
+    if ours == theirs:
+        files.disk.unlink(files.home.trashed(session))  # a move that was cut short
+        files.disk.sync_dir(files.home.trash)
+        return []
+    return [files.quarantine(files.home.trashed(session), "the session lives and has a mirror")]
 
 
 async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
-    """A deleted session's file that has come back goes to the trash again."""
-    await finish_deletion(store, finding.subject)
+    """A deleted session's file that has come back goes to the trash again, unless it tells of a restore."""
+    session, deletion = finding.subject, finding.evidence.get("deletion")
+    await _adopt_both(store, home, session, terms)
+    header = await store.session(session)
+    if header.state != "deleted" and (deletion is None or header.undone == deletion["id"]):
+        await store.with_mirrors(lambda files: _unearth(files, session))
+        return "it was restored, as its mirror says", []
+    await finish_deletion(store, session, deletion)
     return "moved into the trash", []
 
 
@@ -244,14 +272,12 @@ async def _stored_metadata(sql: Sql, session: str) -> bytes:
     return bytes((await sql.rows("metadata", n=n))[0][0])
 
 
-async def _adopt_both(store: BaseStore, home: Home, session: str, terms: Terms) -> bool:
-    """What only the files of a deleted session have, wherever they lie; whether one is damaged."""
-    damaged = False
+async def _adopt_both(store: BaseStore, home: Home, session: str, terms: Terms) -> None:
+    """What only the files of a deleted session have, wherever they lie."""
     for path in (home.trashed(session), home.mirror(session)):
         if signature(path) is not None:
             with suppress(errors.IllegalChange, OSError):  # of another history, or not to be read: it stays
-                damaged |= (await _adopt_file(store, session, path, terms))[1]
-    return damaged
+                await _adopt_file(store, session, path, terms)
 
 
 async def _adopt_file(store: BaseStore, session: str, path: str, terms: Terms) -> tuple[int, bool]:
@@ -261,7 +287,7 @@ async def _adopt_file(store: BaseStore, session: str, path: str, terms: Terms) -
     for piece in reading.read(session, path):
         damaged = damaged or piece.damage is not None
         if damaged and terms.salvage:
-            break
+            raise PutOff
         waiting += piece.records
         if len(waiting) >= enough:
             try:

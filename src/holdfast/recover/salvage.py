@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 
 import apsw
 
 from holdfast import errors, ids
+from holdfast.home import Home
 from holdfast.model.record import Record
 from holdfast.recover import reading
 from holdfast.recover.adopt import adopt
@@ -22,8 +24,8 @@ PAGE = 100
 log = logging.getLogger(__name__)
 
 
-async def salvage(store: BaseStore, kept: list[str]) -> list[Done]:
-    """Adopt the records of a quarantined database that follow what the mirrors had."""
+async def salvage(store: BaseStore, home: Home, kept: list[str]) -> list[Done]:
+    """Adopt the records of a quarantined database that follow what whole mirrors had."""
     path = next((p for p in kept if not p.endswith(("-wal", "-shm"))), None)
     if path is None or os.path.getsize(path) == 0:
         return []
@@ -37,7 +39,7 @@ async def salvage(store: BaseStore, kept: list[str]) -> list[Done]:
         for n, session, _state, _seq, *_ in await SqliteSql(old).rows("heads"):
             if not (isinstance(session, str) and ids.is_id(session, ids.SESSION)):
                 continue
-            added = await _one(store, SqliteSql(old), n, session)
+            added = await _one(store, home, SqliteSql(old), n, session)
             if added:
                 done.append(
                     Done(
@@ -54,20 +56,34 @@ async def salvage(store: BaseStore, kept: list[str]) -> list[Done]:
     return done
 
 
-async def _one(store: BaseStore, old: SqliteSql, n: int, session: str) -> int:
+async def _one(store: BaseStore, home: Home, old: SqliteSql, n: int, session: str) -> int:
+    proven: dict[int, Record] = {}
     try:
         have = (await store.session(session)).events
     except errors.NotFound:
-        have = 0
+        have, proven = 0, _proven(home, session)
     # With the last record that is there, so that it is seen whether both tell the same story.
     records = await _readable(old, n, session, max(0, have - 1))
+    records = [proven.get(record.seq, record) for record in records]
+    while records and (found := proven.get(records[-1].seq + 1)) is not None:
+        records.append(found)
     while records and not records[-1].last:
         records.pop()
     try:
-        return await adopt(store, session, records) if records else 0
+        return await adopt(store, session, records, give_way=False) if records else 0
     except errors.HoldfastError as problem:
         log.warning("what the damaged database has of %s cannot be used: %s", session, problem)
         return 0
+
+
+def _proven(home: Home, session: str) -> dict[int, Record]:
+    """What a damaged mirror has that its checksums vouch for; of a damaged database nothing does."""
+    for path in (home.mirror(session), home.trashed(session)):
+        if os.path.isfile(path) and not os.path.islink(path):
+            with suppress(OSError):
+                pieces = [piece for piece in reading.read(session, path) if piece.damage is None]
+                return {record.seq: record for piece in pieces for record in piece.records}
+    return {}
 
 
 async def _readable(old: SqliteSql, n: int, session: str, after: int) -> list[Record]:

@@ -23,6 +23,7 @@ def locate(home: Home, url: str | None = None) -> Location:
         return Location("sqlite", home.database)
     scheme, mark, rest = url.partition(":")
     if mark and scheme in ("postgresql", "postgres"):
+        _need_driver()
         return Location("postgres", url)
     if mark and scheme == "sqlite":
         path = rest[2:] if rest.startswith("//") else rest
@@ -32,3 +33,13 @@ def locate(home: Home, url: str | None = None) -> Location:
         f"{url!r} names no store",
         hint="sqlite:///path/to/state.db or postgresql://user@host/database",
     )
+
+
+def _need_driver() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
+        raise BadInput(
+            "PostgreSQL needs a driver that is not installed",
+            hint="pip install 'holdfast[postgres]'",
+        )

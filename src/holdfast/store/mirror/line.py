@@ -7,6 +7,7 @@ tells whole commits from torn or altered ones.
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import NamedTuple
 from zlib import crc32
 
@@ -66,7 +67,8 @@ def read(session: str, line: bytes) -> Parsed:
         )
         covered = _text(session, record).encode()
         end = b"}" if crc is None else b',"crc":"%08x"}' % crc
-        ours = covered + end == line and type(record.seq) is int and clock.is_stamp(record.at)
+        numbers = type(record.seq) is int and type(record.spool) in (int, NoneType)
+        ours = covered + end == line and numbers and clock.is_stamp(record.at)
     except (KeyError, TypeError, ValueError):
         ours = False
     if not ours:

@@ -96,7 +96,13 @@ class translated:
 
 
 def meaning(problem: apsw.Error, path: str) -> errors.HoldfastError:
-    """Our error for one of SQLite's."""
+    """Our error for one of SQLite's, which stays its cause."""
+    ours = _meaning(problem, path)
+    ours.__cause__ = problem
+    return ours
+
+
+def _meaning(problem: apsw.Error, path: str) -> errors.HoldfastError:
     what = f"{path}: {problem}"
     if isinstance(problem, (apsw.BusyError, apsw.LockedError)):
         return errors.StoreBusy(f"{path} is held by another process")
