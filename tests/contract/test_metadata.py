@@ -199,8 +199,12 @@ async def test_stored_metadata_that_cannot_be_read_is_shown_and_kept(
             with pytest.raises(errors.MetadataUnreadable) as refusal:
                 await store.patch_metadata(session, {"a": 2}, 1)
             assert refusal.value.code == "metadata_unreadable"
-        await every_other_write(store, session)
+        await store.archive(session, "me", "completed")
+        await store.commit(Commit(session, [said()]))
         await check()
+    await store.unarchive(session, "me")
+    await every_other_write(store, session)
+    await check()
 
 
 async def test_stored_metadata_that_is_no_text_is_shown_and_kept(

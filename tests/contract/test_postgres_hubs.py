@@ -16,9 +16,11 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Owner
 from holdfast.store.contract import Change
+from holdfast.store.engine import Outcome
 from holdfast.store.postgres import news
 from holdfast.store.postgres.address import parse
 from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.sql import Sql
 from tests.postgres_server import Hub, connect
 
 
@@ -166,10 +168,17 @@ async def test_closing_finishes_what_was_handed_in_and_wakes_followers(hub: Hub)
 
     following = asyncio.create_task(follow())
     await heard.wait()
+
+    async def slow(sql: Sql) -> Outcome:
+        await asyncio.sleep(0.3)
+        return Outcome(None)
+
+    slowly = asyncio.create_task(store.transact(slow))
     pending = [asyncio.create_task(store.commit(Commit(session, [event()]))) for _ in range(20)]
     await asyncio.sleep(0)
     await store.close()
     await store.close()
+    await slowly
     assert [len((await commit).seqs) for commit in pending] == [1] * 20
     with open(mirror, encoding="utf-8") as file:
         assert len(file.readlines()) == 21

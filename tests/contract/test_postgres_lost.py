@@ -13,7 +13,7 @@ import pytest
 from holdfast import errors
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
-from holdfast.store.base import Outcome
+from holdfast.store.engine import Outcome
 from holdfast.store.postgres import connection, writer
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sql import Sql

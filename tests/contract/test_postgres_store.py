@@ -17,7 +17,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
 from holdfast.store import reads
-from holdfast.store.base import Outcome
+from holdfast.store.engine import Outcome
 from holdfast.store.postgres import connection, migrations
 from holdfast.store.postgres.address import parse
 from holdfast.store.postgres.asking import ask_once

@@ -22,7 +22,7 @@ from tests.contract.model import OWNER, Driver, Oracle, as_events
 
 TORTURE = int(os.environ.get("HOLDFAST_TORTURE", "0"))
 SETTINGS = settings(
-    max_examples=TORTURE or 10,
+    max_examples=TORTURE or 8,
     stateful_step_count=50 if TORTURE else 25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -22,7 +22,8 @@ from holdfast.model.task import Owner
 from holdfast.recover.adopt import load_view
 from holdfast.recover.finding import Report
 from holdfast.recover.heal import open_healed
-from holdfast.store.base import BaseStore, Outcome
+from holdfast.store.base import BaseStore
+from holdfast.store.engine import Outcome
 from holdfast.store.location import Location
 from holdfast.store.opening import open_store
 from holdfast.store.sql import Sql

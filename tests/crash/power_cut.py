@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import sys
@@ -20,6 +21,7 @@ from tests.crash.disk_recorder import Recorder, recording
 from tests.crash.power_workload import State, Workload, check_image
 from tests.crash.support import RULES, scratch
 
+LIMIT_S = 30.0  # no image takes that long to open; a store that waits for ever is one that does not open
 SMALL_CHECKPOINT = 20  # pages, so that checkpoints fall into the workload
 
 Check = Callable[[Home, int], Awaitable[None]]  # of an image's home, after so many acknowledged calls
@@ -89,7 +91,7 @@ async def explore(
         with scratch() as root:
             cut.image.put(root)
             try:
-                await check(Home(os.path.join(root, "home")), cut.acked)
+                await asyncio.wait_for(check(Home(os.path.join(root, "home")), cut.acked), LIMIT_S)
             except Exception as problem:  # noqa: BLE001 - every failure is counted
                 where = recorder.log[max(0, cut.position - 4) : cut.position]
                 short = [str(operation)[:80] for operation in where]

@@ -96,10 +96,12 @@ def state(home: Home) -> State:
 async def check_image(home: Home, before: State, after: State) -> None:
     """The image opens and heals; every session is as acknowledged, or one call further; both copies are level."""
     store, report = await open_healed(place(home), home, RULES)
-    assert not report.problems, report.problems
-    again = await heal(store, home, place(home), deep=True)
-    assert not again.findings and not again.done, f"a second heal found {again.findings}"
-    await store.close()
+    try:
+        assert not report.problems, report.problems
+        again = await heal(store, home, place(home), deep=True)
+        assert not again.findings and not again.done, f"a second heal found {again.findings}"
+    finally:
+        await store.close()
     sessions = read_database(home.database)
     check_sound(sessions)
     check_mirrors(home, sessions)

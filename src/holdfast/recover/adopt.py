@@ -14,7 +14,8 @@ from holdfast.model.record import Record
 from holdfast.model.task import Task
 from holdfast.model.text import encode
 from holdfast.store import reads, tables
-from holdfast.store.base import BaseStore, Outcome
+from holdfast.store.base import BaseStore
+from holdfast.store.engine import Outcome
 from holdfast.store.mirror.compare import pages
 from holdfast.store.sql import Sql
 

@@ -9,7 +9,7 @@ import apsw
 
 from holdfast import clock, errors, fsio
 from holdfast.home import Home
-from holdfast.recover.finding import Finding
+from holdfast.recover.finding import Finding, signature
 from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
 
@@ -53,6 +53,7 @@ def _finding(code: str, path: str, why: str) -> Finding:
         text=why,
         action=ASIDE,
         evidence={"bytes": _size(path)},
+        signature=signature(path),
     )
 
 

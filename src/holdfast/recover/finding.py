@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from typing import Any
 
 import msgspec
 
 Signature = tuple[int, int, int]  # a file as it was looked at: inode, size, mtime
+
+
+def signature(path: str) -> Signature | None:
+    """A file as it is now; None if there is none."""
+    try:
+        what = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return (what.st_ino, what.st_size, what.st_mtime_ns) if stat.S_ISREG(what.st_mode) else None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

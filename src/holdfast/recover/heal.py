@@ -17,10 +17,11 @@ from holdfast.model.token import TokenRules
 from holdfast.recover import database
 from holdfast.recover.adopt import order_queue
 from holdfast.recover.examine import Looked, examine
-from holdfast.recover.finding import Done, Finding, Report
+from holdfast.recover.finding import Done, Finding, Report, signature
 from holdfast.recover.repair import REPAIRS, PutOff, Terms, repair
 from holdfast.recover.salvage import salvage
-from holdfast.store.base import BaseStore, Outcome
+from holdfast.store.base import BaseStore
+from holdfast.store.engine import Outcome
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles, seal
 from holdfast.store.opening import open_store
@@ -31,6 +32,20 @@ Progress = Callable[[int, int, str], None]  # done, of how many, what
 log = logging.getLogger(__name__)
 
 CAME_BACK = frozenset({"session_missing", "deleted_not_in_database"})
+
+# Repairs of files only; after any other the queue is put in order, for tasks may have come back.
+FILES_ONLY = frozenset(
+    {
+        "mirror_missing",
+        "mirror_empty",
+        "mirror_short",
+        "mirror_behind",
+        "conflict",
+        "tombstone_missing",
+        "tombstone_stale",
+        "temp_litter",
+    }
+)
 
 AT_ONCE = 32  # sessions put back in one transaction of the writer
 
@@ -76,7 +91,8 @@ async def _open_healed(
 ) -> tuple[BaseStore, Report]:
     before: list[Report] = []
     kept: list[str] = []
-    if damage is not None:
+    if damage is not None and damage.signature == signature(location.address):
+        # Else another process has begun to rebuild it meanwhile.
         kept = database.put_aside(location.address, home, damage.text)
         before.append(_put_aside(damage, kept))
     store = await open_store(location, home, rules)
@@ -171,7 +187,7 @@ async def mend(
             break  # the damaged database may tell who gave the key up
         if len(waiting) == len(again):  # they wait for each other, or for one that keeps the key
             await one(waiting.pop(0), give_way=True)
-    if any(d.code in CAME_BACK or d.code == "database_behind" for d in done):
+    if done and not {d.code for d in done} <= FILES_ONLY:
         await order_queue(store)
     return done, problems
 

@@ -33,6 +33,7 @@ class Piece(NamedTuple):
     damage: str | None  # None: exactly what was written; else a word for what is wrong
     offset: int  # where the piece begins in the file
     lost: frozenset[int] = frozenset()  # records of it that only stand in for what cannot be read
+    proven: bool = True  # it ends with a commit whose checksum fits
 
 
 class _Line(NamedTuple):
@@ -122,10 +123,10 @@ def _tail(held: list[_Commit], expected: int) -> Iterator[Piece]:
         at = records[-1].at
         records = [r if r.at else r._replace(at=at) for r in records]
         lost = lost & {r.seq for r in records}
-        yield Piece(records, _damage(ending), held[0].offset, lost)
+        yield Piece(records, _damage(ending), held[0].offset, lost, False)
     if not records or len(ending) < len(held):
         rest = held[len(ending) :] or held
-        yield Piece([], _damage(rest), rest[0].offset)
+        yield Piece([], _damage(rest), rest[0].offset, proven=False)
 
 
 def _fill(lines: list[_Line], expected: int, end: int) -> tuple[list[Record], frozenset[int]]:

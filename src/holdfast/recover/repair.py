@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat as statmode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -17,11 +16,13 @@ from holdfast.model.record import Record
 from holdfast.model.session import Deletion
 from holdfast.recover import reading
 from holdfast.recover.adopt import adopt, refold
-from holdfast.recover.finding import Done, Finding, Signature
-from holdfast.store.base import BaseStore, Outcome, remove_tombstone, write_tombstone
+from holdfast.recover.finding import Done, Finding, signature
+from holdfast.store.base import BaseStore
+from holdfast.store.engine import Outcome
 from holdfast.store.mirror import line
 from holdfast.store.mirror.compare import pages
 from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.mirror.tombstone import remove_tombstone, write_tombstone
 from holdfast.store.sql import Sql
 
 BY = "holdfast heal"
@@ -55,7 +56,7 @@ async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms
     session = finding.subject
     path = home.mirror(session)
     if finding.evidence.get("new"):
-        await _adopt_file(store, session, path, terms)
+        await _adopt_file(store, session, path, terms, proven=True)
         if (await store.session(session)).state == "deleted":
             await finish_deletion(store, session)
             return "deleted, as its mirror says", []
@@ -116,7 +117,7 @@ async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding, term
 async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """Into the database what only the mirror has."""
     session = finding.subject
-    count, _ = await _adopt_file(store, session, home.mirror(session), terms)
+    count, _ = await _adopt_file(store, session, home.mirror(session), terms, proven=True)
     if (await store.session(session)).state == "deleted":
         await finish_deletion(store, session)
     return f"{count} records went back into the database", []
@@ -155,7 +156,7 @@ async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms
 async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """Finish a delete that was cut short, or that an old backup of the database does not know."""
     session = finding.subject
-    await _adopt_both(store, home, session, terms)
+    await _adopt_both(store, home, session, terms, proven=True)
     try:
         await finish_deletion(store, session, finding.evidence.get("deletion"))
     except errors.SessionRunning as running:
@@ -168,7 +169,7 @@ async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -
 async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A mirror of a live session in the trash, and no tombstone: its log says whether it belongs there."""
     session = finding.subject
-    await _adopt_both(store, home, session, terms)
+    await _adopt_both(store, home, session, terms, proven=True)
     if (await store.session(session)).state == "deleted":
         await finish_deletion(store, session)
         return "deleted, as its mirror says", []
@@ -224,7 +225,7 @@ def _unearth(files: MirrorFiles, session: str) -> list[str]:
 async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session's file that has come back goes to the trash again, unless it tells of a restore."""
     session, deletion = finding.subject, finding.evidence.get("deletion")
-    await _adopt_both(store, home, session, terms)
+    await _adopt_both(store, home, session, terms, proven=True)
     header = await store.session(session)
     if header.state != "deleted" and (deletion is None or header.undone == deletion["id"]):
         await store.with_mirrors(lambda files: _unearth(files, session))
@@ -272,22 +273,29 @@ async def _stored_metadata(sql: Sql, session: str) -> bytes:
     return bytes((await sql.rows("metadata", n=n))[0][0])
 
 
-async def _adopt_both(store: BaseStore, home: Home, session: str, terms: Terms) -> None:
+async def _adopt_both(store: BaseStore, home: Home, session: str, terms: Terms, proven: bool = False) -> None:
     """What only the files of a deleted session have, wherever they lie."""
     for path in (home.trashed(session), home.mirror(session)):
         if signature(path) is not None:
             with suppress(errors.IllegalChange, OSError):  # of another history, or not to be read: it stays
-                await _adopt_file(store, session, path, terms)
+                await _adopt_file(store, session, path, terms, proven)
 
 
-async def _adopt_file(store: BaseStore, session: str, path: str, terms: Terms) -> tuple[int, bool]:
-    """The records of a mirror into the database; how many, and whether the file is damaged."""
+async def _adopt_file(
+    store: BaseStore, session: str, path: str, terms: Terms, proven: bool = False
+) -> tuple[int, bool]:
+    """The records of a mirror into the database; how many, and whether the file is damaged.
+
+    `proven`: only what a checksum vouches for, or stands before such.
+    """
     count, damaged, enough = 0, False, CHUNK
     waiting: list[Record] = []
     for piece in reading.read(session, path):
         damaged = damaged or piece.damage is not None
         if damaged and terms.salvage:
             raise PutOff
+        if proven and not piece.proven:
+            break
         waiting += piece.records
         if len(waiting) >= enough:
             try:
@@ -307,15 +315,6 @@ async def touch(store: BaseStore, session: str) -> None:
         return Outcome(None, session)
 
     await store.transact(nothing)
-
-
-def signature(path: str) -> Signature | None:
-    """A file as it is now; None if there is none."""
-    try:
-        what = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    return (what.st_ino, what.st_size, what.st_mtime_ns) if statmode.S_ISREG(what.st_mode) else None
 
 
 Repair = Callable[[BaseStore, Home, Finding, Terms], Awaitable[Result]]

@@ -45,15 +45,19 @@ class MirrorFiles:
 
     def append(self, session: str, offset: int, data: bytes) -> None:
         """Add `data` at the file's end, which is `offset`; a file that is not there is made at 0."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+        path, flags = self.home.mirror(session), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
         if offset == 0:
             flags |= os.O_CREAT | os.O_EXCL
-        fd = self.disk.open(self.home.mirror(session), flags)
+        fd = self.disk.open(path, flags)
         try:
             try:
                 self.disk.write(fd, data)
             except OSError:
-                self.disk.truncate(fd, offset)  # no half line is left behind
+                # No half line is left behind, nor an empty file that the next try would find in its way.
+                if offset == 0:
+                    self.disk.unlink(path)
+                else:
+                    self.disk.truncate(fd, offset)
                 raise
         finally:
             self.disk.close(fd)

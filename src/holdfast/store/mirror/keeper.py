@@ -39,6 +39,7 @@ class Keeper:
         self.files = files
         self.problem: str | None = None  # why mirrors lag, as long as they do
         self._mine = mine
+        self._astray: dict[str, str] = {}  # mirrors that only a heal can level, and why
         self._behind: dict[str, None] = {}
         self._level: dict[str, Position] = {}
         self._unsealed: dict[str, float] = {}
@@ -62,13 +63,13 @@ class Keeper:
                     with reported(self.files.home.mirror(session)):
                         await self._bring_level(sql, session)
                 except errors.StoreUnreadable as problem:
-                    self._stuck(str(problem))  # heal names it; the others go on
+                    self._go_astray(session, str(problem))  # heal names it; the others go on
                 except (errors.HoldfastError, OSError) as problem:
                     self._behind[session] = None
                     self._level.pop(session, None)
                     self._stuck(str(problem))
                     return
-        self.problem = None
+        self.problem = next(iter(self._astray.values()), None)
 
     def quiet(self, all_of_them: bool = False) -> list[Seal]:
         """Bring to disk the mirrors that have been quiet; what to record of each."""
@@ -95,12 +96,14 @@ class Keeper:
             return
         n, head, size = rows[0]["n"], rows[0]["seq"], self.files.size(session)
         if size is None and rows[0]["state"] == "deleted":
+            self._astray.pop(session, None)
             return
         level = await self._where(sql, n, session, size)
         if level is None:
             # Neither ours to overwrite nor to guess at: the next start, or the doctor, compares.
-            self._stuck(f"the mirror of {session} is not what was written to it")
+            self._go_astray(session, f"the mirror of {session} is not what was written to it")
             return
+        self._astray.pop(session, None)
         async for page in pages(sql, n, level.seq):
             parts, crc = [], 0
             for record in page:
@@ -132,6 +135,10 @@ class Keeper:
         path = self.files.home.mirror(session)
         found = await compare(sql, n, session, path, known or START)
         return found.level if found.result in ("level", "short") else None
+
+    def _go_astray(self, session: str, why: str) -> None:
+        self._astray[session] = why
+        self._stuck(why)
 
     def _stuck(self, why: str) -> None:
         if self.problem != why:

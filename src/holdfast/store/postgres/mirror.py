@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast import errors
-from holdfast.store.base import BaseStore, Outcome
+from holdfast.store.base import BaseStore
+from holdfast.store.engine import Outcome
 from holdfast.store.mirror import keeper
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.mirror.keeper import Keeper, Seal

@@ -10,7 +10,7 @@ from contextlib import suppress
 import psycopg
 
 from holdfast import errors
-from holdfast.store.base import Listener
+from holdfast.store.engine import Listener
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import FIRST_PAUSE_S, LONGEST_PAUSE_S, connect

@@ -12,7 +12,8 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
-from holdfast.store.base import BaseStore, Operation
+from holdfast.store.base import BaseStore
+from holdfast.store.engine import Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.postgres import connection, migrations
 from holdfast.store.postgres.address import Address, parse

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast import errors
-from holdfast.store.base import Operation, Outcome
+from holdfast.store.engine import Operation, Outcome
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection, Patience, connect, lost, meaning
 from holdfast.store.postgres.sql import PostgresSql

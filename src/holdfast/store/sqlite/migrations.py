@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from holdfast import clock, errors
+from holdfast import clock, errors, fsio
 from holdfast.store.sqlite.connection import APPLICATION
 
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
@@ -16,9 +16,9 @@ _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 STEPS: Sequence[str] = ()
 
 
-def newest(steps: Sequence[str] = STEPS) -> int:
+def newest() -> int:
     """The version that this program writes."""
-    return len(steps) + 1
+    return len(STEPS) + 1
 
 
 def check(db: apsw.Connection, path: str) -> int:
@@ -32,15 +32,13 @@ def check(db: apsw.Connection, path: str) -> int:
     return int(version)
 
 
-def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str, steps: Sequence[str] = STEPS) -> None:
+def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str) -> None:
     """Make the schema, or bring an older one up in one transaction after a backup."""
     version = check(db, path)
-    if version == newest(steps):
+    if version == newest():
         return
     if version:
-        os.makedirs(backups, mode=0o700, exist_ok=True)
-        copy = os.path.join(backups, f"state-v{version}-{clock.now().replace(':', '')}.db")
-        db.execute("vacuum into ?", (copy,))
+        _back_up(db, os.path.join(backups, f"state-v{version}-{clock.now().replace(':', '')}.db"))
     db.execute("begin immediate")
     try:
         version = check(db, path)  # another process may have done it meanwhile
@@ -48,16 +46,33 @@ def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str, steps: Se
             with open(_SCHEMA, encoding="utf-8") as file:
                 db.execute(file.read())
             db.execute("insert into meta values ('epoch', ?)", (epoch,))
-            version = newest(steps)
-        while version < newest(steps):
-            db.execute(steps[version - 1])
+            version = newest()
+        while version < newest():
+            db.execute(STEPS[version - 1])
             version += 1
         db.execute(f"pragma application_id={APPLICATION}")
         db.execute(f"pragma user_version={version}")
+        db.execute("commit")
     except BaseException:
-        db.execute("rollback")
+        if db.in_transaction:  # a full disk has rolled it back already
+            db.execute("rollback")
         raise
-    db.execute("commit")
+
+
+def _back_up(db: apsw.Connection, copy: str) -> None:
+    """A whole copy, for us alone and on disk; or none."""
+    fsio.make_folder(os.path.dirname(copy))
+    fsio.create(copy, [])  # SQLite would make it readable for all; an empty file it takes as it is
+    try:
+        db.execute("vacuum into ?", (copy,))
+        fd = fsio.DISK.open(copy, os.O_RDONLY)
+        try:
+            fsio.DISK.sync(fd)
+        finally:
+            fsio.DISK.close(fd)
+    except BaseException:
+        fsio.DISK.unlink(copy)
+        raise
 
 
 def in_memory() -> apsw.Connection:

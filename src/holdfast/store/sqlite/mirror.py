@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from holdfast import errors
-from holdfast.store.base import Outcome
+from holdfast.store.engine import Outcome
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.mirror.keeper import LAG_S, QUIET_S, Keeper, Seal
 from holdfast.store.sql import Sql
@@ -42,7 +43,7 @@ class MirrorThread:
         self._keeper = keeper
         self._writer = writer
         self._news = threading.Event()
-        self._errands: list[Errand] = []
+        self._errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
         self._stop = False
         self._db: apsw.Connection | None = None
         self._thread = threading.Thread(target=self._run, name="holdfast-mirror", daemon=True)
@@ -56,9 +57,11 @@ class MirrorThread:
 
     async def run(self, work: Callable[[MirrorFiles], Any]) -> Any:
         """The result of work on the files, with all that was committed before in them."""
+        if self._stop:
+            raise errors.StoreClosed()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._errands.append(Errand(work, loop, future))
+        self._errands.put(Errand(work, loop, future))
         self._news.set()
         return await future
 
@@ -74,14 +77,14 @@ class MirrorThread:
         stop = False
         while not stop:
             self._news.wait(None if self._keeper.idle() else QUIET_S / 2)
-            if self._news.is_set() and not self._errands and not self._stop:
+            if self._news.is_set() and self._errands.empty() and not self._stop:
                 time.sleep(LAG_S if self._keeper.problem is None else RETRY_S)
             self._news.clear()
             stop = self._stop
-            errands, self._errands = self._errands, []
+            waiting = self._errands.qsize()  # those that come later want what is committed later, too
             self._follow()
-            for errand in errands:
-                self._do(errand)
+            for _ in range(waiting):
+                self._do(self._errands.get())
             self._seal(all_of_them=stop)
         if self._db is not None:
             self._db.close()

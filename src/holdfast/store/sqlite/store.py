@@ -13,7 +13,8 @@ import apsw
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
-from holdfast.store.base import BaseStore, Listener, Operation
+from holdfast.store.base import BaseStore
+from holdfast.store.engine import Listener, Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.mirror.keeper import Keeper
 from holdfast.store.sql import Sql

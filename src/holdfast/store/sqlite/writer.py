@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from holdfast import errors
-from holdfast.store.base import Operation, Outcome
+from holdfast.store.engine import Operation, Outcome
 from holdfast.store.sqlite import steps
 from holdfast.store.sqlite.connection import meaning
 from holdfast.store.sqlite.memory import Memory
