@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from holdfast import errors
@@ -141,6 +141,20 @@ def move(old: str, new: str, disk: Disk = DISK) -> None:
         disk.sync_dir(os.path.dirname(new))  # before the old name goes: a power cut must leave one
         disk.unlink(old)
         disk.sync_dir(os.path.dirname(old))
+
+
+def move_together(paths: Sequence[str], folder: str, disk: Disk = DISK) -> list[str]:
+    """Move files that belong together; cut short, all are still there or all are in the folder."""
+    moved = [os.path.join(folder, os.path.basename(path)) for path in paths]
+    with reported(folder):
+        for old, new in zip(paths, moved, strict=True):
+            disk.link(old, new)
+        disk.sync_dir(folder)
+        for old in paths:
+            disk.unlink(old)
+        for parent in {os.path.dirname(old) for old in paths}:
+            disk.sync_dir(parent)
+    return moved
 
 
 def old_temps(folder: str, now: float) -> list[str]:

@@ -300,10 +300,3 @@ class Driver(RuleBasedStateMachine):
                 self.run(self.look(store, self.model))
         finally:
             self.run(leave())
-
-
-def as_events(events: list[tuple[str, str | None]]) -> list[NewEvent]:
-    return [
-        NewEvent(kind, {"text": "x", "code": "y"}, origin=None if record is None else origin(record))
-        for kind, record in events
-    ]

@@ -15,10 +15,11 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
+from holdfast.model.event import NewEvent
 from holdfast.model.task import Task
 from holdfast.store.location import Location
 from holdfast.store.opening import open_store
-from tests.contract.model import OWNER, Driver, Oracle, as_events
+from tests.contract.model import OWNER, Driver, Oracle, origin
 
 TORTURE = int(os.environ.get("HOLDFAST_TORTURE", "0"))
 SETTINGS = settings(
@@ -44,6 +45,13 @@ FOLLOWS = {  # the oracle's own words for what may follow what
     "unreachable": {"succeeded", "failed", "cancelled", "interrupted", "running"},
 }
 DELIVERIES = ["waiting", "sent", "accepted"]
+
+
+def as_events(events: list[tuple[str, str | None]]) -> list[NewEvent]:
+    return [
+        NewEvent(kind, {"text": "x", "code": "y"}, origin=None if record is None else origin(record))
+        for kind, record in events
+    ]
 
 
 class Machine(Driver):

@@ -172,5 +172,7 @@ def _written(
         data = data[: rng.randrange(len(data) + 1)]
     if how == "zeros":  # only where nothing was before: no file system empties old blocks
         end = offset + len(data)
-        return Content(old + bytes(max(0, end - max(len(old), durable))), mtime) if end > len(old) else content
+        return (
+            Content(old + bytes(max(0, end - max(len(old), durable))), mtime) if end > len(old) else content
+        )
     return Content(old[:offset].ljust(offset, b"\0") + data + old[offset + len(data) :], mtime)

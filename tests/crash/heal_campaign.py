@@ -13,6 +13,8 @@ import shutil
 import sys
 from collections.abc import Callable
 
+import apsw
+
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recover.heal import heal, open_healed
@@ -109,6 +111,22 @@ def database_not_one(home: Home, rng: random.Random) -> None:
         file.write(b"this is no database\n" * 500)
 
 
+def both_damaged(home: Home, rng: random.Random) -> None:
+    """The database has a broken index, and the mirrors lack the end: neither copy is whole alone."""
+    for name in os.listdir(home.sessions):
+        if name.endswith(".jsonl"):
+            with open(os.path.join(home.sessions, name), "r+b") as file:
+                lines = file.readlines()
+                whole = [i for i, line in enumerate(lines, 1) if b'"crc":"' in line[-20:]]
+                file.truncate(sum(map(len, lines[: whole[len(whole) // 2]])))
+    db = apsw.Connection(home.database)
+    (page,) = db.execute("select rootpage from sqlite_schema where name = 'token_native'").fetchall()[0]
+    db.close()
+    with open(home.database, "r+b") as file:
+        file.seek(4096 * (int(page) - 1))
+        file.write(os.urandom(4096))
+
+
 CASES: dict[str, Callable[[Home, random.Random], None]] = {
     case.__name__: case
     for case in (
@@ -118,6 +136,7 @@ CASES: dict[str, Callable[[Home, random.Random], None]] = {
         database_damaged,
         database_cut,
         database_not_one,
+        both_damaged,
     )
 }
 

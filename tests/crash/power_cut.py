@@ -95,7 +95,9 @@ async def explore(
             except Exception as problem:  # noqa: BLE001 - every failure is counted
                 where = recorder.log[max(0, cut.position - 4) : cut.position]
                 short = [str(operation)[:80] for operation in where]
-                failures.append(f"[{cut.mode}@{cut.position} acked {cut.acked}] {problem!r:.600} after {short}")
+                failures.append(
+                    f"[{cut.mode}@{cut.position} acked {cut.acked}] {problem!r:.600} after {short}"
+                )
     return Explored(len(recorder.log), len(states), failures)
 
 

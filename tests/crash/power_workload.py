@@ -94,7 +94,7 @@ def state(home: Home) -> State:
 
 
 async def check_image(home: Home, before: State, after: State) -> None:
-    """The image opens and heals; every session is as acknowledged, or one call further; both copies are level."""
+    """The image opens and heals; each session is as acknowledged or one call further, in both copies."""
     store, report = await open_healed(place(home), home, RULES)
     try:
         assert not report.problems, report.problems

@@ -70,12 +70,12 @@ def _run(*command: str) -> None:
 
 
 def fingerprint(folder: str) -> dict[str, str]:
-    """All files below a folder with what is in them; -shm is SQLite's scratch paper."""
+    """All files below a folder with what is in them, but for SQLite's scratch paper: -shm, an empty -wal."""
     found = {}
     for parent, _, names in os.walk(folder):
         for name in names:
-            if not name.endswith("-shm"):
-                path = os.path.join(parent, name)
+            path = os.path.join(parent, name)
+            if not name.endswith("-shm") and (os.path.getsize(path) or not name.endswith("-wal")):
                 with open(path, "rb") as file:
                     found[os.path.relpath(path, folder)] = hashlib.sha256(file.read()).hexdigest()
     return found

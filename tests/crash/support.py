@@ -1,4 +1,4 @@
-"""What the crash tests share: a look at both copies of every session that owes nothing to the store's own code.
+"""What the crash tests share: a look at both copies that owes nothing to the store's own code.
 
 The database is read with plain SQL and the mirrors with a plain JSON parser, so that an error in the store's
 readers cannot hide one in its writers.
@@ -52,7 +52,8 @@ def quick_mirrors(lag_s: float = 0.001, quiet_s: float = 0.004) -> None:
     from holdfast.store.mirror import keeper
     from holdfast.store.sqlite import mirror
 
-    mirror.LAG_S, mirror.QUIET_S, keeper.QUIET_S = lag_s, quiet_s, quiet_s
+    vars(mirror).update(LAG_S=lag_s, QUIET_S=quiet_s)
+    vars(keeper).update(QUIET_S=quiet_s)
 
 
 class scratch(tempfile.TemporaryDirectory[str]):

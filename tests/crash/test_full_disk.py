@@ -111,7 +111,7 @@ async def nothing_to_heal(home: Home) -> None:
 
 
 async def test_mirrors_that_found_no_room_catch_up(small_disk: SmallDisk) -> None:
-    """While the database still has room of its own the mirrors only lag, also of new sessions, and say why."""
+    """While the database still has room of its own the mirrors only lag, also new ones, and say why."""
     home = small_disk.home
     store = SqliteStore(home.database, home, RULES)
     old = (await store.create_session("claude")).id
@@ -158,7 +158,7 @@ async def test_a_delete_that_finds_no_room_changes_nothing(small_disk: SmallDisk
 
 @pytest.mark.parametrize("damage", ["missing", "torn"])
 async def test_healing_mirrors_on_a_full_disk(small_disk: SmallDisk, damage: str) -> None:
-    """What cannot be healed for want of room is told, opens all the same, and is healed when there is room."""
+    """What cannot be healed for want of room is told, opens all the same, and is healed once there is."""
     home = small_disk.home
     store = SqliteStore(home.database, home, RULES)
     session = (await store.create_session("claude")).id

@@ -33,7 +33,7 @@ def run(module: str, *words: object) -> dict[str, int]:
 
 @pytest.mark.parametrize("number", range(-(-KILLS // PER_HOME)))
 def test_acknowledged_records_survive_every_kill(tmp_path: Path, number: int) -> None:
-    """Every acknowledged record is there once, in order, in both copies, after each of many kills on one home."""
+    """Each acknowledged record is there once, in order, in both copies, after every kill on one home."""
     seed = number if not TORTURE else int.from_bytes(os.urandom(4), "big")
     seen = run("kill_campaign", tmp_path / "home", PER_HOME, seed)
     assert seen["kills"] == PER_HOME, seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 
 import apsw
 
@@ -14,6 +15,7 @@ from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
 
 SMALL = 64 * 1024 * 1024  # bytes; a file up to this size is read whole at every start
+FOLDER = "-database"  # the end of the name of a folder in quarantine that holds one
 BESIDE = ("", "-wal", "-shm", "-journal")  # a journal left behind would be played into the next database
 TABLES = frozenset({"meta", "session", "log", "token", "task"})
 
@@ -67,8 +69,11 @@ def _read_through(path: str, whole: bool) -> str | None:
             db = open_reader(path)
             try:
                 _refuse_foreign(db, path)
-                if migrations.check(db, path) == 0:
+                version = migrations.check(db, path)
+                if version == 0:
                     return "it has no tables of Holdfast's"
+                if whole and version == migrations.newest() and _shape(db) != _our_shape():
+                    return "its tables are not what this version makes"
                 if whole:
                     rows = db.execute("pragma integrity_check(3)").fetchall()
                     if rows != [("ok",)]:
@@ -76,6 +81,8 @@ def _read_through(path: str, whole: bool) -> str | None:
                 for table in ("meta", "session", "token", "task"):
                     db.execute(f"select count(*) from {table}").fetchone()
                 db.execute("select max(id) from log").fetchone()
+                if db.execute("select value from meta where name = 'epoch'").fetchone() is None:
+                    return "its feed has no name"
             finally:
                 db.close()
     except (errors.SchemaNewer, NotOurs):
@@ -83,6 +90,20 @@ def _read_through(path: str, whole: bool) -> str | None:
     except errors.StoreUnreadable as problem:
         return str(problem)
     return _too_short(path)
+
+
+def _shape(db: apsw.Connection) -> dict[str, list[str]]:
+    """Tables with their columns, and indexes: what statements name."""
+    names = [name for (name,) in db.execute("select name from sqlite_schema where name not like 'sqlite_%'")]
+    return {name: [row[1] for row in db.execute(f"pragma table_info('{name}')")] for name in sorted(names)}
+
+
+def _our_shape() -> dict[str, list[str]]:
+    db = migrations.in_memory()
+    try:
+        return _shape(db)
+    finally:
+        db.close()
 
 
 class NotOurs(errors.StoreUnreadable):
@@ -112,22 +133,39 @@ def _too_short(path: str) -> str | None:
 
 def put_aside(path: str, home: Home, why: str) -> list[str]:
     """Move a database and what belongs to it into quarantine, with a note; where it is now."""
-    quarantine, name = home.quarantine, f"{clock.now().replace(':', '')}-database"
+    quarantine, name = home.quarantine, f"{clock.now().replace(':', '')}{FOLDER}"
     beside = os.path.dirname(path)
     if os.stat(beside).st_dev != os.stat(quarantine).st_dev:
         quarantine = beside  # files do not move between disks; and it may be large
+    present = [path + ending for ending in BESIDE if os.path.lexists(path + ending)]
+    if not present:
+        return []
     folder = os.path.join(quarantine, name)
-    kept: list[str] = []
-    for ending in BESIDE:
-        if os.path.lexists(path + ending):
-            if not kept:
-                fsio.make_folder(folder)
-                note = json.dumps({"from": path, "why": why, "at": clock.now()}, indent=1)
-                fsio.create(os.path.join(folder, "note.json"), [note.encode()])
-            target = os.path.join(folder, os.path.basename(path) + ending)
-            fsio.move(path + ending, target)
-            kept.append(target)
-    return kept
+    fsio.make_folder(folder)
+    note = json.dumps({"from": path, "why": why, "at": clock.now()}, indent=1)
+    fsio.create(os.path.join(folder, "note.json"), [note.encode()])
+    return fsio.move_together(present, folder)
+
+
+def unfinished(path: str, home: Home) -> list[str]:
+    """Databases that were put aside, and whose records have not all been asked for yet."""
+    found = []
+    for parent in dict.fromkeys((home.quarantine, os.path.dirname(path))):
+        for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+            kept = os.path.join(parent, name, os.path.basename(path))
+            if name.endswith(FOLDER) and os.path.isfile(kept) and not os.path.lexists(_finished(kept)):
+                found.append(kept)
+    return found
+
+
+def finish(kept: str) -> None:
+    """Note that a database that was put aside has nothing more to give."""
+    with suppress(FileExistsError):
+        fsio.create(_finished(kept), [json.dumps({"at": clock.now()}).encode()])
+
+
+def _finished(kept: str) -> str:
+    return os.path.join(os.path.dirname(kept), "rebuilt.json")
 
 
 def has_mirrors(home: Home) -> bool:

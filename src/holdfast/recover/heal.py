@@ -90,19 +90,23 @@ async def _open_healed(
     progress: Progress | None,
 ) -> tuple[BaseStore, Report]:
     before: list[Report] = []
-    kept: list[str] = []
     if damage is not None and damage.signature == signature(location.address):
         # Else another process has begun to rebuild it meanwhile.
         kept = database.put_aside(location.address, home, damage.text)
         before.append(_put_aside(damage, kept))
     store = await open_store(location, home, rules)
     try:
-        if kept:
+        # Also one that was put aside by a start that was cut short before it had asked it.
+        aside = database.unfinished(location.address, home) if location.kind == "sqlite" else []
+        if aside:
             # Whole mirrors first, then what the damaged database still gives, then damaged mirrors.
             before.append(await heal(store, home, location, progress=progress, salvaging=True))
-            before.append(_report(done=await salvage(store, home, kept)))
+            for path in aside:
+                before.append(_report(done=await salvage(store, home, path)))
             await order_queue(store)
         report = _together([*before, await heal(store, home, location, deep=deep, progress=progress)])
+        for path in aside:
+            database.finish(path)
         if report.done or report.problems:
             report = _written_down(home, report)
     except BaseException:

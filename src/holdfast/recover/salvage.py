@@ -24,10 +24,9 @@ PAGE = 100
 log = logging.getLogger(__name__)
 
 
-async def salvage(store: BaseStore, home: Home, kept: list[str]) -> list[Done]:
+async def salvage(store: BaseStore, home: Home, path: str) -> list[Done]:
     """Adopt the records of a quarantined database that follow what whole mirrors had."""
-    path = next((p for p in kept if not p.endswith(("-wal", "-shm"))), None)
-    if path is None or os.path.getsize(path) == 0:
+    if os.path.getsize(path) == 0:
         return []
     try:
         old = open_reader(path)

@@ -30,7 +30,8 @@ class MirrorFiles:
         """Be the only process that touches the mirrors."""
         if self._lock_fd is None:
             path = os.path.join(self.home.sessions, ".lock")
-            self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with fsio.reported(path):
+                self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
         try:
             yield

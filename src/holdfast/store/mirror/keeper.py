@@ -55,20 +55,20 @@ class Keeper:
 
     async def follow(self, sql: Sql) -> None:
         """Bring level what is behind; on a full disk, what is left stays behind."""
-        with self.files.lock():
-            while self._behind:
-                session = next(iter(self._behind))
-                del self._behind[session]
-                try:
-                    with reported(self.files.home.mirror(session)):
-                        await self._bring_level(sql, session)
-                except errors.StoreUnreadable as problem:
-                    self._go_astray(session, str(problem))  # heal names it; the others go on
-                except (errors.HoldfastError, OSError) as problem:
-                    self._behind[session] = None
-                    self._level.pop(session, None)
-                    self._stuck(str(problem))
-                    return
+        while self._behind:
+            session = next(iter(self._behind))
+            del self._behind[session]
+            try:
+                with reported(self.files.home.mirror(session)):
+                    if not await self._bring_level(sql, session):
+                        self._behind[session] = None  # another process is at it; look again
+            except errors.StoreUnreadable as problem:
+                self._go_astray(session, str(problem))  # heal names it; the others go on
+            except (errors.HoldfastError, OSError) as problem:
+                self._behind[session] = None
+                self._level.pop(session, None)
+                self._stuck(str(problem))
+                return
         self.problem = next(iter(self._astray.values()), None)
 
     def quiet(self, all_of_them: bool = False) -> list[Seal]:
@@ -90,38 +90,44 @@ class Keeper:
         self._level.pop(session, None)
         self._unsealed.pop(session, None)
 
-    async def _bring_level(self, sql: Sql, session: str) -> None:
+    async def _bring_level(self, sql: Sql, session: str) -> bool:
+        """Add what a mirror lacks; False if another process changed it meanwhile.
+
+        The lock is held for each append only: whoever waits for it must not wait for the database.
+        """
         rows = await sql.dicts("session", id=session)
         if not rows or not self._mine(rows[0]["host"]):
-            return
+            return True
         n, head, size = rows[0]["n"], rows[0]["seq"], self.files.size(session)
         if size is None and rows[0]["state"] == "deleted":
             self._astray.pop(session, None)
-            return
+            return True
         level = await self._where(sql, n, session, size)
         if level is None:
+            if self.files.size(session) != size:
+                return False
             # Neither ours to overwrite nor to guess at: the next start, or the doctor, compares.
             self._go_astray(session, f"the mirror of {session} is not what was written to it")
-            return
+            return True
         self._astray.pop(session, None)
-        async for page in pages(sql, n, level.seq):
-            parts, crc = [], 0
-            for record in page:
-                data, crc = line.write(session, record, crc)
-                parts.append(data)
-            if not page[-1].last:  # a page may end inside a commit; the file never does
-                rest = [r async for p in pages(sql, n, page[-1].seq) for r in p]
-                for record in rest:
-                    data, crc = line.write(session, record, crc)
-                    parts.append(data)
-                page = rest
-            data = b"".join(parts)
-            self.files.append(session, level.offset, data)
-            level = Position(page[-1].seq, level.offset + len(data))
-            if level.seq >= head:
-                break
+        while level.seq < head:
+            data, seq = await _whole_commits(sql, n, session, level.seq)
+            if not data:
+                raise errors.StoreUnreadable(f"the log of {session} ends at {level.seq}, not at {head}")
+            if not self._append(session, level.offset, data):
+                return False
+            level = self._level[session] = Position(seq, level.offset + len(data))
         self._level[session] = level
         self._unsealed[session] = time.monotonic()
+        return True
+
+    def _append(self, session: str, offset: int, data: bytes) -> bool:
+        with self.files.lock():
+            size = self.files.size(session)
+            if size != offset and not (size is None and offset == 0):
+                return False
+            self.files.append(session, offset, data)
+        return True
 
     async def _where(self, sql: Sql, n: int, session: str, size: int | None) -> Position | None:
         """Up to where the mirror is level, if all of it is."""
@@ -144,3 +150,17 @@ class Keeper:
         if self.problem != why:
             log.warning("a mirror lags behind the database: %s", why)
         self.problem = why
+
+
+async def _whole_commits(sql: Sql, n: int, session: str, after: int) -> tuple[bytes, int]:
+    """The lines of the next commits, a page of them or one that is longer, and their last seq."""
+    parts: list[bytes] = []
+    crc, seq = 0, after
+    async for page in pages(sql, n, after):
+        for record in page:
+            data, crc = line.write(session, record, crc)
+            parts.append(data)
+            seq = record.seq
+        if page[-1].last:
+            break
+    return b"".join(parts), seq

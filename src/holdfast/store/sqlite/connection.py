@@ -19,6 +19,9 @@ def open_writer(path: str, vfs: str | None = None) -> apsw.Connection:
     _make_private(path)
     with translated(path):
         db = apsw.Connection(path, vfs=vfs)
+        if db.readonly("main"):  # SQLite opens it all the same; better told now than at the first write
+            db.close()
+            raise errors.StoreReadOnly(f"{path} cannot be written: the disk or the file is read-only")
         db.set_busy_timeout(BUSY_MS)
         if vfs is not None:
             # Without shared memory a recording VFS sees every write (power-cut tests).
@@ -47,8 +50,8 @@ def open_reader(path: str) -> apsw.Connection:
             db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
             db.set_busy_timeout(BUSY_MS)
             db.execute("select count(*) from sqlite_schema").fetchone()
-        except apsw.CantOpenError:
-            if not os.path.exists(path + "-wal"):
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            if not os.path.exists(path + "-wal") and not os.path.exists(path + "-journal"):
                 # Nothing is in a WAL that is not there, so the file alone is the whole database.
                 db = apsw.Connection(
                     f"file:{_uri(path)}?immutable=1",

@@ -95,7 +95,7 @@ class MirrorThread:
                 if self._db is None:
                     self._db = open_reader(self._path)
                 steps.run(self._keeper.follow(SqliteSql(self._db)))
-        except errors.HoldfastError as problem:
+        except (errors.HoldfastError, OSError) as problem:
             log.warning("mirrors cannot follow: %s", problem)
             self._db = None
 
