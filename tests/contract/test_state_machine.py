@@ -209,6 +209,8 @@ class Machine(Driver):
         answer = self.store(by).claim(task, state["generation"] + old, OWNER, 60)
         if old or state["status"] not in ("queued", "running", "unreachable"):
             self.refused(answer, "stale_generation")
+        elif state["status"] == "queued" and model.state == "archived":
+            self.refused(answer, "illegal_change")
         elif state["status"] == "queued" and self.rivals(session):
             self.refused(answer, "session_running")
         elif model.state == "deleted":
@@ -220,7 +222,7 @@ class Machine(Driver):
     @rule(by=PICK)
     def claim_next(self, by: int) -> None:
         found: Task | None = self.run(self.store(by).claim_next(OWNER, 60))
-        queue = [(t, s, m) for s, m in self.model.items() for t in m.order if m.state != "deleted"]
+        queue = [(t, s, m) for s, m in self.model.items() for t in m.order if m.state == "live"]
         may = [(t, m) for t, s, m in queue if m.tasks[t]["status"] == "queued" and not self.rivals(s)]
         if found is None:
             assert not may

@@ -131,6 +131,9 @@ async def test_a_queued_prompt_survives_archive_delete_and_reopening(
     task = await queued(store)
     await store.archive(task.session, "me", "User terminated")
     assert await store.task(task.id) == task
+    assert await store.claim_next(OWNER, 60) is None
+    with pytest.raises(errors.IllegalChange):
+        await store.claim(task.id, 0, OWNER, 60)
     await store.unarchive(task.session, "me")
     await store.delete(task.session, "me", "by mistake")
     assert await store.claim_next(OWNER, 60) is None

@@ -14,9 +14,11 @@ from tests.crash.support import (
     OWNER,
     RULES,
     Row,
+    as_line,
     check_mirrors,
     check_sound,
     essence,
+    mirror_rows,
     place,
     read_database,
     say,
@@ -111,6 +113,9 @@ async def check_image(home: Home, before: State, after: State) -> None:
         found = essence(seen)
         if found not in (before.get(name), after.get(name)):
             raise AssertionError(_difference(name, found, before.get(name)))
+        if found == before.get(name) and found["header"]["state"] == "deleted":
+            lines = [as_line(name, row) for row in seen.log]
+            assert mirror_rows(home.trashed(name)) == lines, f"the copy of {name} in the trash is not whole"
 
 
 def _difference(name: str, found: Row, before: Row | None) -> str:

@@ -30,6 +30,7 @@ from tests.crash.heal_support import (
     say,
     write,
 )
+from tests.crash.support import scratch
 
 
 def _overwrite(home: Home, data: Callable[[bytes], bytes]) -> None:
@@ -236,3 +237,19 @@ async def test_a_database_outside_the_home(home: Home) -> None:
     assert (after, codes(report)) == (before, ["database_damaged", "session_missing"])
     assert b"no database" in quarantined(home).values()
     assert after[session].lines
+
+
+async def test_a_database_on_another_disk(home: Home) -> None:
+    """A file cannot be moved into the home from there; it is put aside where it lies."""
+    with scratch() as folder:
+        if os.stat(folder).st_dev == os.stat(home.path).st_dev:
+            pytest.skip("there is only one disk here")
+        location = Location("sqlite", os.path.join(folder, "state.db"))
+        async with opened(location, home) as store:
+            await store.create_session("claude", key="k")
+            before = await photo(store)
+        write(location.address, b"no database")
+        report, after = await healed_once(location, home)
+        assert after == before
+        assert read(report.done[0].kept[0]) == b"no database"
+        assert report.done[0].kept[0].startswith(folder)

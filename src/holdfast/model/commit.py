@@ -113,6 +113,7 @@ def decide(
     dropped = unchanged = 0
     for entry in prepared.entries:
         if type(entry) is tuple:
+            _refuse_deleted(view.session)
             origin = entry[3]
             if origin is not None:
                 if origin in known or origin in seen:

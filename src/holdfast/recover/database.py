@@ -165,7 +165,7 @@ def finish(kept: str) -> None:
 
 
 def _finished(kept: str) -> str:
-    return os.path.join(os.path.dirname(kept), "rebuilt.json")
+    return os.path.join(os.path.dirname(kept), "rebuilt.note.json")
 
 
 def has_mirrors(home: Home) -> bool:

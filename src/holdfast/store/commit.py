@@ -168,6 +168,10 @@ async def claim(
             generation=task.generation,
             status=task.status,
         )
+    if task.status == "queued" and loaded.view.session and loaded.view.session.state == "archived":
+        raise errors.IllegalChange(
+            f"session {session} is archived; its prompts wait", hint="unarchive it to run them"
+        )
     if task.status == "queued" and (rivals := await sql.rows("rivals", task=task_id, n=loaded.n)):
         raise errors.SessionRunning(f"task {rivals[0][0]} drives the same conversation", task=rivals[0][0])
     change = c.ClaimTask(owner=owner, generation=generation + 1, lease_until=lease_until)

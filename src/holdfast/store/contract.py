@@ -191,7 +191,8 @@ class Store(Protocol):
     async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:
         """Become the one owner of a task that is still in that generation.
 
-        SessionRunning if another task drives the same session or native conversation. Taking over
+        SessionRunning if another task drives the same session or native conversation; prompts of an
+        archived session wait until it is taken out. Taking over
         an active task is allowed: that its owner is dead is the caller's to know.
         """
         ...

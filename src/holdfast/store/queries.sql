@@ -132,7 +132,7 @@ order by t.place limit 1
 
 -- name: queue
 select t.id, t.generation, s.agent, s.host, t.n from task t join session s on s.n = t.n
-where t.status = 'queued' and s.state <> 'deleted' order by t.place
+where t.status = 'queued' and s.state = 'live' order by t.place
 
 -- name: put_task
 insert into task (id, n, place, prompt, status, queued_at, delivery, options, owner, generation,

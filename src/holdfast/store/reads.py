@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast import ids
-from holdfast.errors import Ambiguous, BadInput, NotFound
+from holdfast.errors import Ambiguous, BadInput, NotFound, StoreUnreadable
 
 if TYPE_CHECKING:
     from holdfast.store.sql import Row, Sql
@@ -28,7 +28,10 @@ def session_view(row: Json) -> Json:
     view["events"] = view.pop("seq")
     for name in ("worktree", "archive", "deletion", "link"):
         text = view[name]
-        view[name] = None if text is None else json.loads(text)
+        try:
+            view[name] = None if text is None else json.loads(text)
+        except ValueError:
+            raise StoreUnreadable(f"the stored {name} of {view['id']} cannot be read") from None
     if "metadata" in view:
         view["metadata"], view["metadata_problem"] = read_metadata(view["metadata"])
     return view

@@ -94,6 +94,7 @@ class MirrorFiles:
             return
         if os.path.lexists(new):
             self.quarantine(new, "replaced in the trash")
+        self.sync(session)  # nobody looks at it again before it is needed
         fsio.move(old, new, self.disk)
 
     def exhume(self, session: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -95,9 +96,15 @@ class PostgresStore(BaseStore):
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
         """Ask in one read transaction; asked again if the connection is lost."""
         patience = Patience(CLOSING_S if self._closing else None)
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = task.cancelling()
         while True:
             try:
                 async with self._pool.connection(timeout=patience.left) as db:
+                    if task.cancelling() > cancelled:
+                        # The pool waits by asyncio.wait_for, which may swallow it (python/cpython#86296).
+                        raise asyncio.CancelledError
                     await db.execute(BEGIN_READ, prepare=False)
                     return await question(PostgresSql(db))
             except PoolClosed:
