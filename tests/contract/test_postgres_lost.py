@@ -95,6 +95,22 @@ async def test_a_question_whose_connection_ends_is_asked_again(hub: Hub, postgre
     assert len(asked) == 2
 
 
+async def test_a_reader_that_is_cancelled_ends(hub: Hub) -> None:
+    store = await hub()
+
+    async def read() -> None:
+        while True:
+            await store.cursor()
+
+    for number in range(25):
+        readers = [asyncio.create_task(read()) for _ in range(20)]  # more than there are connections
+        await asyncio.sleep(0.001 * number)
+        for reader in readers:
+            reader.cancel()
+        _, going_on = await asyncio.wait(readers, timeout=5.0)
+        assert not going_on
+
+
 async def test_a_hub_that_stalls_in_a_transaction_is_cut_off(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,10 @@ import atexit
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import apsw
 
@@ -155,11 +156,23 @@ async def seen(store: BaseStore, session: str) -> Seen:
 @asynccontextmanager
 async def opened(location: Location, home: Home) -> AsyncIterator[BaseStore]:
     """The store as it is, nothing healed."""
-    store = await open_store(location, home, RULES)
-    try:
-        yield store
-    finally:
-        await store.close()
+    with quick():
+        store = await open_store(location, home, RULES)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """Mirrors follow at once: nobody waits for commits that could be gathered."""
+    with (
+        patch("holdfast.store.sqlite.mirror.LAG_S", 0.001),
+        patch("holdfast.store.sqlite.mirror.RETRY_S", 0.01),
+        patch("holdfast.store.postgres.mirror.LAG_S", 0.001),
+    ):
+        yield
 
 
 async def made(location: Location, home: Home) -> tuple[World, Photo]:
@@ -191,11 +204,12 @@ async def _model() -> tuple[Home, World, Photo]:
 
 async def healed(location: Location, home: Home, deep: bool = False) -> tuple[Report, Photo]:
     """What a start repaired, and what there is then."""
-    store, report = await open_healed(location, home, RULES, deep=deep)
-    try:
-        return report, await photo(store)
-    finally:
-        await store.close()
+    with quick():
+        store, report = await open_healed(location, home, RULES, deep=deep)
+        try:
+            return report, await photo(store)
+        finally:
+            await store.close()
 
 
 async def healed_once(location: Location, home: Home, deep: bool = False) -> tuple[Report, Photo]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -19,7 +19,7 @@ from holdfast.store.engine import Operation
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sqlite.store import SqliteStore
-from tests.crash.heal_support import RULES, Photo, healed_once, mirrors, opened, read, say, seen
+from tests.crash.heal_support import RULES, Photo, healed_once, mirrors, opened, quick, read, say, seen
 from tests.crash.support import scratch
 
 
@@ -86,9 +86,9 @@ DEEDS: dict[str, tuple[Deed, list[Deed]]] = {
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store.sqlite.mirror.RETRY_S", 0.01)
-    monkeypatch.setattr("holdfast.store.sqlite.mirror.LAG_S", 0.001)
+def _quick() -> Iterator[None]:
+    with quick():
+        yield
 
 
 async def _prepared(home: Home, before: list[Deed]) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import os
 from typing import NamedTuple
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -121,13 +120,8 @@ async def _damage_and_heal(list_of: list[Damage], deep: bool = False) -> tuple[P
 RARE = settings(
     deadline=None,
     max_examples=max(30, TORTURE // 10),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow],
 )
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store.sqlite.mirror.LAG_S", 0.001)
 
 
 @RARE

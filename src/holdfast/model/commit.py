@@ -13,7 +13,7 @@ from holdfast.model import event as ev
 from holdfast.model.fold import View, apply, merge_patch
 from holdfast.model.session import Session, Worktree
 from holdfast.model.task import ACTIVE, MAY_BECOME, Task
-from holdfast.model.text import check_plain, decode_as, encode, text
+from holdfast.model.text import check_plain, decode_as, encode, flat_text, text
 from holdfast.model.token import TokenRules, current
 
 MAX_METADATA = 1024 * 1024  # bytes of a session's metadata as JSON
@@ -79,7 +79,7 @@ def prepare(commit: Commit, now: str) -> Prepared:
 
 def _origin_text(origin: ev.Origin) -> str:
     """An origin as it is stored and compared."""
-    shown = text(origin)
+    shown = flat_text(origin)
     if "\\" in shown or len(shown) > MAX_ORIGIN:  # an escape that no id of an agent has; look closer
         check_plain("an origin", origin.agent + origin.native_id + origin.record_id)
     return shown

@@ -43,14 +43,21 @@ def encode(value: Any, limit: int = MAX_BODY) -> bytes:
 
 
 def text(value: Any) -> str:
-    """`encode` as text; the short way for what is nearly always plain."""
+    """`encode` as text; the short way for what is nearly always an object of a few strings."""
+    if type(value) is dict:
+        for inner in value.values():
+            if type(inner) is not str:
+                return encode(value).decode()
+    return flat_text(value)
+
+
+def flat_text(value: Any) -> str:
+    """`encode` as text of what has nothing but strings inside: no depth and no odd number to look for."""
     try:
         data = _encode(value)
-    except (TypeError, ValueError, RecursionError):  # something special; find out what
+    except (TypeError, ValueError):  # a lone surrogate, or a key that is no string
         return encode(value).decode()
-    if len(data) > MAX_BODY or b"null" in data or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
-        return encode(value).decode()
-    return data.decode()
+    return data.decode() if len(data) <= MAX_BODY else encode(value).decode()
 
 
 def decode(data: bytes | str) -> Any:

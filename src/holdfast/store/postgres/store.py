@@ -103,7 +103,7 @@ class PostgresStore(BaseStore):
             try:
                 async with self._pool.connection(timeout=patience.left) as db:
                     if task.cancelling() > cancelled:
-                        # The pool waits by asyncio.wait_for, which may swallow it (python/cpython#86296).
+                        # Waiting for a connection may swallow it (psycopg/psycopg#1345).
                         raise asyncio.CancelledError
                     await db.execute(BEGIN_READ, prepare=False)
                     return await question(PostgresSql(db))
