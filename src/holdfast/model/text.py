@@ -44,10 +44,11 @@ def encode(value: Any, limit: int = MAX_BODY) -> bytes:
 
 def text(value: Any) -> str:
     """`encode` as text; the short way for what is nearly always an object of a few strings."""
-    if type(value) is dict:
-        for inner in value.values():
-            if type(inner) is not str:
-                return encode(value).decode()
+    if type(value) is not dict:
+        return encode(value).decode()
+    for inner in value.values():
+        if type(inner) is not str:
+            return encode(value).decode()
     return flat_text(value)
 
 

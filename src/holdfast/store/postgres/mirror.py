@@ -23,6 +23,7 @@ from holdfast.store.mirror.keeper import Keeper, Seal
 from holdfast.store.sql import Row, Sql
 from holdfast.store.sqlite import steps
 
+LAG_S = keeper.LAG_S
 LOOK_S = 5.0  # how often to look for what other hubs wrote, if nothing is heard of them
 RETRY_S = 1.0  # how long to wait before mirrors are tried again that could not be written
 
@@ -89,7 +90,7 @@ class MirrorThread:
         while not stop and not self._loop.is_closed():
             self._news.wait(LOOK_S if self._keeper.idle() else keeper.QUIET_S / 2)
             if self._news.is_set() and not self._errands and not self._stop:
-                time.sleep(keeper.LAG_S)
+                time.sleep(LAG_S)
             self._news.clear()
             stop = self._stop
             errands, self._errands = self._errands, []
