@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 import warnings
@@ -31,7 +32,16 @@ from holdfast.store.postgres.store import PostgresStore
 QUICK = "fsync = off\nfull_page_writes = off\nmax_connections = 300\n"
 DURABLE = "fsync = on\n"
 
-_folder = pytest.StashKey[str]()
+# Ends the servers of a run that was itself killed: waits for that process, $1, to be gone.
+GUARD = """
+(while kill -0 "$1"; do sleep 1; done
+for note in "$2"/*/postmaster.pid; do
+  pid=$(head -n 1 "$note") && ps -ww -o args= -p "$pid" | grep -q -F "$2" && kill -QUIT "$pid"
+done
+sleep 1; rm -rf "$2") &
+"""
+
+_run = pytest.StashKey[tuple[int, str]]()  # the process that began the run, the folder of its servers
 
 
 class Server:
@@ -111,30 +121,40 @@ def connect(url: str) -> psycopg.Connection:
 def pytest_configure(config: pytest.Config) -> None:
     """The folder of this run's servers, the same for all workers."""
     given = getattr(config, "workerinput", None)
-    config.stash[_folder] = given["postgres"] if given else tempfile.mkdtemp(prefix="holdfast-pg-")
+    config.stash[_run] = (
+        given["postgres"] if given else (os.getpid(), tempfile.mkdtemp(prefix="holdfast-pg-"))
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
     """Tell a worker which folder that is."""
-    node.workerinput["postgres"] = node.config.stash[_folder]  # type: ignore[attr-defined]
+    node.workerinput["postgres"] = node.config.stash[_run]  # type: ignore[attr-defined]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The last to end takes the servers away, also after a Ctrl-C or the crash of a worker."""
-    if not hasattr(config, "workerinput") and _folder in config.stash:
-        folder = Path(config.stash[_folder])
+    if not hasattr(config, "workerinput") and _run in config.stash:
+        folder = Path(config.stash[_run][1])
         for pgdata in folder.iterdir():
             Server(pgdata, QUICK).remove()
         shutil.rmtree(folder)
 
 
+def _started(config: pytest.Config, name: str, settings: str) -> Server:
+    process, folder = config.stash[_run]
+    quiet = subprocess.DEVNULL
+    words = ["sh", "-c", GUARD, "guard", str(process), folder]
+    subprocess.run(words, check=True, start_new_session=True, stdin=quiet, stdout=quiet, stderr=quiet)
+    server = Server(Path(folder) / name, settings)
+    server.start()
+    return server
+
+
 @pytest.fixture(scope="session")
 def postgres_server(request: pytest.FixtureRequest) -> Server:
     """The server that all tests share, each in a schema of its own."""
-    server = Server(Path(request.config.stash[_folder]) / "shared", QUICK)
-    server.start()
-    return server
+    return _started(request.config, "shared", QUICK)
 
 
 @pytest.fixture
@@ -173,7 +193,6 @@ async def hub(postgres_url: str, tmp_path: Path) -> AsyncIterator[Hub]:
 @pytest.fixture
 def private_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server of the test's own that cares for its disk, to be killed and started again."""
-    server = Server(Path(request.config.stash[_folder]) / f"own-{os.urandom(4).hex()}", DURABLE)
-    server.start()
+    server = _started(request.config, f"own-{os.urandom(4).hex()}", DURABLE)
     yield server
     server.remove()

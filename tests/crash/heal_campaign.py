@@ -123,7 +123,7 @@ def both_damaged(home: Home, rng: random.Random) -> None:
     (page,) = db.execute("select rootpage from sqlite_schema where name = 'token_native'").fetchall()[0]
     db.close()
     with open(home.database, "r+b") as file:
-        file.seek(4096 * (int(page) - 1))
+        file.seek(4096 * (int(str(page)) - 1))
         file.write(os.urandom(4096))
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 import pytest
@@ -26,23 +27,32 @@ pytestmark = pytest.mark.usefixtures("quick")
 ROOM_S = 10.0  # how long mirrors may take to catch up once there is room
 
 
-async def write_until_full(store: BaseStore, sessions: list[str], size: int = 3000) -> dict[str, list[int]]:
-    """Write to all sessions at once until each was refused for want of room; what was acknowledged."""
+class Written(NamedTuple):
+    """What came of writing until the disk was full, by session."""
+
+    acked: dict[str, list[int]]  # seqs
+    refused: dict[str, Commit]
+
+
+async def write_until_full(store: BaseStore, sessions: list[str], size: int = 3000) -> Written:
+    """Write to all sessions at once until each was refused for want of room."""
     acked: dict[str, list[int]] = {session: [] for session in sessions}
+    refused: dict[str, Commit] = {}
 
     async def write(session: str) -> None:
         for number in range(5000):
-            text = f"{number} " + "x" * size
+            commit = Commit(session, [say("x" * size, f"{size} {number}"), say("and")])
             try:
-                committed = await store.commit(Commit(session, [say(text, f"o{number}"), say("and")]))
+                committed = await store.commit(commit)
             except errors.DiskFull as problem:
                 assert (problem.code, problem.exit_status) == ("disk_full", 8)
+                refused[session] = commit
                 return
             acked[session] += committed.seqs
         raise AssertionError("the disk did not fill")
 
     await asyncio.gather(*(write(session) for session in sessions))
-    return acked
+    return Written(acked, refused)
 
 
 def check_whole_lines(home: Home) -> None:
@@ -78,7 +88,7 @@ async def test_what_was_acknowledged_is_stored_and_nothing_else(small_disk: Smal
     home = small_disk.home
     store = SqliteStore(home.database, home, RULES)
     sessions = [(await store.create_session("claude")).id for _ in range(4)]
-    acked = await write_until_full(store, sessions)
+    acked, refused = await write_until_full(store, sessions)
     await write_until_full(store, sessions, size=100)
     for session in sessions:
         events = await store.events(session, limit=10_000)
@@ -92,8 +102,10 @@ async def test_what_was_acknowledged_is_stored_and_nothing_else(small_disk: Smal
     _run_remount(small_disk, "12m")
     for session in sessions:
         before = (await store.session(session)).events
-        committed = await store.commit(Commit(session, [say("room again")]))
-        assert committed.seqs == range(before + 1, before + 2)
+        committed = await store.commit(Commit(session, [say("room"), say("again")]))
+        assert committed.seqs == range(before + 1, before + 3)
+        again = await store.commit(refused[session])
+        assert (len(again.seqs), again.dropped) == (2, 0), "what was refused is taken for stored"
     await level(store, home)
     await store.close()
     await nothing_to_heal(home)

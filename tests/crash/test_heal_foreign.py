@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.examine import shown
+from holdfast.recover.survey import shown
 from holdfast.store.location import Location
 from tests.crash.heal_support import (
     codes,

@@ -147,11 +147,11 @@ async def test_a_file_that_vanishes_while_the_folder_is_read(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its name and its `stat`: another process's temporary file, or a delete."""
-    from holdfast.recover import examine
+    from holdfast.recover import survey
 
     location = Location("sqlite", home.database)
     _, before = await made(location, home)
-    entries = examine._entries
+    entries = survey._entries
 
     def then_gone(folder: str) -> list[os.DirEntry[str]]:
         write(os.path.join(folder, ".x.tmp-1-2-3"), b"")
@@ -159,7 +159,7 @@ async def test_a_file_that_vanishes_while_the_folder_is_read(
         os.unlink(os.path.join(folder, ".x.tmp-1-2-3"))
         return found
 
-    monkeypatch.setattr(examine, "_entries", then_gone)
+    monkeypatch.setattr(survey, "_entries", then_gone)
     report, after = await healed_once(location, home)
     assert (report.findings, after) == ([], before)
 

@@ -2,64 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import stat as statmode
-import time
-from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast import errors, fsio, ids
+from holdfast import errors, ids
 from holdfast.home import Home
-from holdfast.model.record import Record
 from holdfast.recover import reading
 from holdfast.recover.adopt import fold_log, load_view
-from holdfast.recover.finding import Finding, Signature
-from holdfast.store.mirror.compare import Position, compare
+from holdfast.recover.finding import Finding
+from holdfast.recover.parting import Head, look_closer
+from holdfast.recover.survey import ENDING, UNKNOWN, Sight, Survey, survey, unreadable
 from holdfast.store.mirror.files import seal
 from holdfast.store.sql import Row, Sql
-
-ENDING = ".jsonl"
-GRAVE = ".tombstone.json"
-UNKNOWN = "?"  # the id of a deletion whose tombstone cannot be read
-
-
-class Head(NamedTuple):
-    """A session as the database has it."""
-
-    n: int
-    id: str
-    state: str
-    seq: int
-    seal: str | None
-    host: str | None
-    deletion: str | None
-    undone: str | None
-
-
-class Sight(NamedTuple):
-    """A mirror file as it lies there."""
-
-    path: str
-    stat: os.stat_result
-
-    @property
-    def signature(self) -> Signature:
-        """The file as it was looked at."""
-        return (self.stat.st_ino, self.stat.st_size, self.stat.st_mtime_ns)
-
-
-class Survey(NamedTuple):
-    """All there is to see in the folders."""
-
-    mirrors: dict[str, Sight]
-    trashed: dict[str, Sight]
-    tombstones: dict[str, dict[str, Any]]
-    strange: list[Finding]
-    taken: set[str]  # names in `sessions/` that something has which is no mirror
-    intact: set[str]  # sessions whose mirror is as it was sealed
 
 
 class Looked(NamedTuple):
@@ -69,23 +24,6 @@ class Looked(NamedTuple):
     unsealed: list[tuple[str, str]]  # mirrors that are level, with the seal they should have
     sessions: int
     compared: int
-
-
-def survey(home: Home, seals: Mapping[str, str]) -> Survey:
-    """What lies in `sessions/` and `trash/`; what does not belong there is named.
-
-    `seals` says of a mirror, by its file's name, how it must look to need no closer look.
-    """
-    strange: list[Finding] = []
-    intact: set[str] = set()
-    mirrors = dict(_mirrors(home.sessions, strange, seals, intact))
-    taken = {finding.subject for finding in strange}
-    trashed = dict(_mirrors(home.trash, strange, {}, set()))
-    tombstones = dict(_tombstones(home.trash, strange))
-    for folder in (home.quarantine, home.reports):
-        if os.path.isdir(folder):
-            strange += [_litter(path) for path in fsio.old_temps(folder, time.time())]
-    return Survey(mirrors, trashed, tombstones, strange, taken, intact)
 
 
 async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
@@ -119,7 +57,7 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
                     findings.append(_missing(head))
             elif deep or head.seal != seal(head.seq, sight.stat):
                 compared += 1
-                found = await _look_closer(sql, head, sight, unsealed)
+                found = await look_closer(sql, head, sight, unsealed)
                 if found is not None:
                     findings.append(found)
         if deep and (drift := await _view_drift(sql, head)) is not None:
@@ -206,104 +144,6 @@ def _misnamed(head: Head) -> Finding:
     )
 
 
-async def _look_closer(sql: Sql, head: Head, sight: Sight, unsealed: list[tuple[str, str]]) -> Finding | None:
-    """Read a mirror beside its log."""
-    try:
-        found = await compare(sql, head.n, head.id, sight.path)
-        if found.result == "level":
-            unsealed.append((head.id, seal(head.seq, sight.stat)))
-            return None
-        if found.result == "short" and found.level.seq:
-            parting = CUT if sight.stat.st_size < _sealed_size(head.seal) else BEHIND
-            facts: dict[str, Any] = {}
-        elif sight.stat.st_size == 0:
-            parting, facts = EMPTY, {}
-        else:
-            parting, facts = await _parting(sql, head, sight, found.level)
-    except OSError as problem:
-        return _unreadable(sight.path, problem)
-    facts |= {"records": head.seq, "alike": found.level.seq, "bytes": sight.stat.st_size}
-    return Finding(
-        code=parting.code,
-        subject=head.id,
-        text=parting.text.format(**facts),
-        action=parting.action,
-        evidence=facts,
-        signature=sight.signature,
-    )
-
-
-def _sealed_size(seal: str | None) -> int:
-    """How long the mirror was when it was known to be on disk."""
-    parts = (seal or "").split("/")
-    return int(parts[1]) if len(parts) == 3 and parts[1].isascii() and parts[1].isdigit() else 0
-
-
-class Parting(NamedTuple):
-    """A way in which a mirror can part from its log."""
-
-    code: str
-    text: str
-    action: str
-
-
-ANEW = "put it into quarantine and make it anew from the database"
-EMPTY = Parting("mirror_empty", "the mirror has zero bytes", ANEW)
-CUT = Parting("mirror_short", "the mirror was cut after record {alike}", ANEW)
-BEHIND = Parting("mirror_behind", "the mirror ends at record {alike} of {records}", "add what it lacks")
-LONGER = Parting(
-    "database_behind",
-    "the mirror has {new} records that the database lacks",
-    "put them back into the database",
-)
-OTHER = Parting(
-    "conflict",
-    "{other} records have other content in the mirror than in the database; both are kept",
-    ANEW,
-)
-APART = Parting(
-    "conflict",
-    "the mirror has {beyond} records that the database lacks, but not what they follow; both are kept",
-    ANEW,
-)
-DAMAGED = Parting("mirror_damaged", "the mirror is damaged behind record {alike}", ANEW)
-BY_DAMAGE = {
-    "torn": Parting("mirror_torn", "the mirror is torn behind record {alike}", ANEW),
-    "wrong_session": Parting("mirror_wrong_session", "it holds records of another session", ANEW),
-}
-
-
-async def _parting(sql: Sql, head: Head, sight: Sight, level: Position) -> tuple[Parting, dict[str, Any]]:
-    """What a mirror holds from the byte on where it parts from the log."""
-    damage: str | None = None
-    other: list[int] = []
-    beyond = 0
-    joined = level.seq == head.seq  # only then does what is beyond the log's end follow from it
-    for piece in reading.read(head.id, sight.path, level.offset, level.seq):
-        damage = damage or piece.damage
-        if not piece.records:
-            continue
-        after, last = piece.records[0].seq - 1, min(piece.records[-1].seq, head.seq)
-        rows = await sql.rows("log", n=head.n, after=after, limit=max(0, last - after))
-        stored = {row[0]: Record(*row) for row in rows}
-        for record in piece.records:
-            if record.seq in piece.lost:
-                continue
-            if record.seq > head.seq:
-                beyond += piece.proven
-            elif stored.get(record.seq) != record:
-                other.append(record.seq)
-            else:
-                joined = joined or record.seq == head.seq
-    facts = {"beyond": beyond, "other": len(other), "seqs": other[:100], "damage": damage}
-    facts["new"] = beyond if joined and not other else 0
-    if other or (beyond and not joined):
-        return (OTHER if other else APART), facts
-    if beyond and damage is None:
-        return LONGER, facts
-    return BY_DAMAGE.get(damage or "", DAMAGED), facts
-
-
 def _not_in_database(session: str, seen: Survey) -> Finding:
     """A mirror whose session the database does not have."""
     tombstone = seen.tombstones.pop(session, None)
@@ -311,7 +151,7 @@ def _not_in_database(session: str, seen: Survey) -> Finding:
     try:
         first = next(reading.read(session, sight.path), None)
     except OSError as problem:
-        return _unreadable(sight.path, problem)
+        return unreadable(sight.path, problem)
     begins = first is not None and bool(first.records) and first.records[0].seq == 1
     if not begins or first is None or first.records[0].kind != "session":
         return Finding(
@@ -340,7 +180,7 @@ async def _view_drift(sql: Sql, head: Head) -> Finding | None:
         return Finding(code="log_unreadable", subject=head.id, text=str(problem), action=None)
     try:
         _, kept = await load_view(sql, head.id)
-    except (ValueError, msgspec.ValidationError):
+    except (ValueError, msgspec.ValidationError, errors.StoreUnreadable):
         kept = None  # a value in the tables that no view has
     if kept is not None and kept.session is not None and kept.session.metadata is None:
         stored: bytes = (await sql.rows("metadata", n=head.n))[0][0]
@@ -361,113 +201,9 @@ async def _view_drift(sql: Sql, head: Head) -> Finding | None:
     )
 
 
-# --- the folders
-
-
-def _mirrors(
-    folder: str, strange: list[Finding], seals: Mapping[str, str], intact: set[str]
-) -> Iterator[tuple[str, Sight]]:
-    now = time.time()
-    for entry in _entries(folder):
-        if entry.name == ".lock" or entry.name.endswith(GRAVE):
-            continue
-        try:
-            what = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue  # somebody is at work here
-        if _is_as_sealed(seals.get(entry.name), what):
-            intact.add(entry.name[: -len(ENDING)])
-            continue
-        name, ending = os.path.splitext(entry.name)
-        plain = statmode.S_ISREG(what.st_mode)
-        if plain and fsio.is_temp(entry.name):
-            if now - what.st_mtime > fsio.TEMP_OLD_S:
-                strange.append(_litter(entry.path))
-        elif plain and ending == ENDING and ids.is_id(name, ids.SESSION):
-            yield name, Sight(entry.path, what)
-        else:
-            strange.append(_foreign(entry.path, entry.name, what))
-
-
-def _is_as_sealed(sealed: str | None, what: os.stat_result) -> bool:
-    return (
-        sealed is not None
-        and sealed.endswith(f"/{what.st_size}/{what.st_mtime_ns}")
-        and statmode.S_ISREG(what.st_mode)
-    )
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    if not os.path.isdir(folder):
-        return []
-    with os.scandir(folder) as entries:
-        return list(entries)
-
-
-def _litter(path: str) -> Finding:
-    return Finding(
-        code="temp_litter",
-        subject=os.path.basename(path),
-        text="a temporary file that a dead process left behind",
-        action="remove it",
-        evidence={"file": path},
-    )
-
-
-def _foreign(path: str, name: str, what: os.stat_result) -> Finding:
-    kind = "a file"
-    if statmode.S_ISDIR(what.st_mode):
-        kind = "a directory"
-    elif statmode.S_ISLNK(what.st_mode):
-        kind = "a link" if os.path.exists(path) else "a dangling link"
-    return Finding(
-        code="foreign_file",
-        subject=shown(name),
-        text=f"{kind} that is no mirror; it is left alone",
-        action=None,
-        evidence={"file": shown(path)},
-    )
-
-
-def _tombstones(folder: str, strange: list[Finding]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for entry in _entries(folder):
-        session = entry.name.removesuffix(GRAVE)
-        if session == entry.name:
-            continue
-        try:
-            if not entry.is_file(follow_symlinks=False):
-                raise ValueError("it is no file")
-            with open(entry.path, "rb") as file:
-                note = json.loads(file.read())
-            if note["session"] != session or not isinstance(note["deletion"]["id"], str):
-                raise ValueError("it is of another session")
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-            strange.append(_unreadable(entry.path, problem))
-            if ids.is_id(session, ids.SESSION):
-                # Enough to keep a session deleted that only a file still has, not to delete one.
-                yield session, {"deletion": {"id": UNKNOWN, "by": "?", "reason": "?"}}
-            continue
-        yield session, note
-
-
-def shown(name: str) -> str:
-    """A file's name as text that can be written down, whatever its bytes are."""
-    return os.fsencode(name).decode(errors="backslashreplace")
-
-
 def _deletion_in(tombstone: dict[str, Any] | None) -> dict[str, Any]:
     return {"deletion": tombstone["deletion"]} if tombstone and not _is_unknown(tombstone) else {}
 
 
 def _is_unknown(tombstone: dict[str, Any] | None) -> bool:
     return tombstone is not None and bool(tombstone["deletion"]["id"] == UNKNOWN)
-
-
-def _unreadable(path: str, problem: Exception) -> Finding:
-    return Finding(
-        code="unreadable_file",
-        subject=shown(os.path.basename(path)),
-        text=f"it cannot be read ({shown(str(problem))}); it is left alone",
-        action=None,
-        evidence={"file": shown(path)},
-    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import queue
 import socket
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -49,7 +49,8 @@ class MirrorThread:
         self._keeper = Keeper(files, mine=lambda host: host is None or host == self._host)
         self._place = place
         self._news = threading.Event()
-        self._errands: list[Errand] = []
+        self._urgent = threading.Event()  # somebody waits for us
+        self._errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="holdfast-mirror", daemon=True)
         self._thread.start()
@@ -73,15 +74,19 @@ class MirrorThread:
         if self._stop:
             raise errors.StoreClosed()
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._errands.append(Errand(work, future))
-        self._news.set()
+        self._errands.put(Errand(work, future))
+        self._hurry()
         return await future
 
     async def close(self) -> None:
         """Bring everything level, seal it, end."""
         self._stop = True
-        self._news.set()
+        self._hurry()
         await self._loop.run_in_executor(None, self._thread.join)
+
+    def _hurry(self) -> None:
+        self._urgent.set()
+        self._news.set()
 
     # --- in the thread
 
@@ -89,18 +94,19 @@ class MirrorThread:
         stop = False
         while not stop and not self._loop.is_closed():
             self._news.wait(LOOK_S if self._keeper.idle() else keeper.QUIET_S / 2)
-            if self._news.is_set() and not self._errands and not self._stop:
-                time.sleep(LAG_S)
+            if self._keeper.problem is not None:
+                self._urgent.wait(RETRY_S)
+            elif self._news.is_set():
+                self._urgent.wait(LAG_S)
+            self._urgent.clear()
             self._news.clear()
             stop = self._stop
-            errands, self._errands = self._errands, []
+            waiting = self._errands.qsize()  # those that come later want what is committed later, too
             reached = self._follow()
-            for errand in errands:
-                self._do(errand)
+            for _ in range(waiting):
+                self._do(self._errands.get())
             if reached:
                 self._seal(all_of_them=stop)
-            if self._keeper.problem is not None and not self._stop:
-                time.sleep(RETRY_S)
 
     def _follow(self) -> bool:
         """Bring the mirrors level; False if the server or the disk did not let us."""
