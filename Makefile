@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup start test lint types bench bench-quick clean
+.PHONY: setup start test torture lint types bench bench-quick clean
 
 setup: $(READY)
 
@@ -25,6 +25,10 @@ $(READY): pyproject.toml
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
+
+# The kill loop at length; HOLDFAST_TORTURE=10000 for a long night.
+torture: $(READY)
+	HOLDFAST_TORTURE=$${HOLDFAST_TORTURE:-500} $(BIN)/python -m pytest -n auto tests/crash/test_kill_loop.py
 
 lint: $(READY)
 	$(BIN)/ruff check src tests bench

@@ -16,6 +16,7 @@ import pytest
 
 from holdfast import fsio
 from holdfast.home import Home
+from holdfast.model.commit import Commit
 from holdfast.recover.heal import open_healed
 from holdfast.store.mirror.keeper import Keeper
 from holdfast.store.sqlite.connection import open_writer
@@ -24,8 +25,8 @@ from tests.crash import disk_model, heal_campaign
 from tests.crash.disk_model import Sync, SyncNames, Write
 from tests.crash.disk_recorder import recording
 from tests.crash.power_cut import Explored, against, explore, prepared, record_workload
-from tests.crash.power_workload import Workload, check_image
-from tests.crash.support import RULES, TORTURE, place, scratch
+from tests.crash.power_workload import Workload, check_image, state
+from tests.crash.support import RULES, TORTURE, place, say, scratch
 
 SHARDS = 4
 ROUNDS = 24  # calls of a workload, about
@@ -51,6 +52,37 @@ async def test_no_acknowledged_call_is_lost(shard: int) -> None:
         kinds = Counter(type(operation) for operation in recorder.log)
         assert min(kinds[Write], kinds[Sync], kinds[SyncNames]) > 20, kinds
         judge(await explore(recorder, against(states), seed, MODES, MOST), least=400)
+
+
+async def test_a_first_start_that_is_cut_short() -> None:
+    """Whatever is left of a home that was just being made, the next start makes a whole one."""
+    with prepared() as root:
+        with recording(root) as recorder:
+            home = Home(os.path.join(root, "home"))
+            home.make()
+            await SqliteStore(home.database, home, RULES).close()
+        judge(await explore(recorder, against([{}]), 1, MODES), least=60)
+
+
+async def test_a_delete_and_a_restore_that_are_cut_short() -> None:
+    """At every moment the session is all there or all in the trash; once acknowledged, it stays so."""
+    with prepared() as root:
+        home = Home(os.path.join(root, "home"))
+        home.make()
+        store = SqliteStore(home.database, home, RULES)
+        session = (await store.create_session("claude")).id
+        await store.commit(Commit(session, [say(f"event {i}") for i in range(5)]))
+        await store.close()
+        with recording(root) as recorder:
+            store = SqliteStore(home.database, home, RULES)
+            work = Workload(store, home, recorder.ack, random.Random(1))
+            work.states = [state(home)]
+            for _ in range(2):
+                await work.call(store.delete(session, "tester", "cut short"))
+                await work.call(store.restore(session, "tester"))
+            await work.call(store.delete(session, "tester", "for good"))
+            await store.close()
+        judge(await explore(recorder, against(work.states), 1, MODES), least=150)
 
 
 @pytest.mark.parametrize("case", [*heal_campaign.CASES, "nothing"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -207,6 +209,21 @@ async def test_what_a_writer_remembers_is_never_stale(home: Home) -> None:
         assert a.ask("event seven") == [22]
         assert a.ask("unarchive") == "live"
         assert b.ask("head") == 23
+    await check_home(home)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_mirrors_are_written_by_one_process_at_a_time(home: Home) -> None:
+    """While another process holds the mirrors, commits are acknowledged and the mirror waits for its turn."""
+    (session,) = await new_sessions(home, 1)
+    store = await open_store(place(home), home, RULES)
+    before = Path(home.mirror(session)).read_bytes()
+    with open(os.path.join(home.sessions, ".lock"), "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert (await store.commit(Commit(session, [say("acknowledged")]))).seqs == range(2, 3)
+        await asyncio.sleep(0.1)
+        assert Path(home.mirror(session)).read_bytes() == before, "two processes write to one mirror"
+    await store.close()
     await check_home(home)
 
 
