@@ -14,7 +14,7 @@ from holdfast.store import reads
 if TYPE_CHECKING:
     from holdfast.store.sql import Row, Sql
 
-LOOK_S = 0.1  # how often `-f` looks for more
+LOOK_S = {"sqlite": 0.1, "postgres": 1.0}  # how often `-f` looks for more; a look at a server is dearer
 LONG = 2000  # characters of an event shown to a person
 
 
@@ -45,7 +45,7 @@ def run(given: argparse.Namespace) -> int:
             continue
         if not given.follow:
             return 0
-        time.sleep(LOOK_S)
+        time.sleep(LOOK_S[location.kind])
 
 
 def _readable(row: Row) -> str:
