@@ -12,8 +12,7 @@ from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recover.heal import open_healed
-from holdfast.store import reads
-from holdfast.store.sqlite import steps
+from holdfast.store import reads, steps
 from holdfast.store.sqlite import store as _warm  # noqa: F401
 from holdfast.store.sqlite.connection import open_reader
 from holdfast.store.sqlite.sql import SqliteSql

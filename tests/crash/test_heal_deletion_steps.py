@@ -19,7 +19,18 @@ from holdfast.store.engine import Operation
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sqlite.store import SqliteStore
-from tests.crash.heal_support import RULES, Photo, healed_once, mirrors, opened, quick, read, say, seen
+from tests.crash.heal_support import (
+    RULES,
+    Photo,
+    healed_once,
+    mirrors,
+    opened,
+    quarantined,
+    quick,
+    read,
+    say,
+    seen,
+)
 from tests.crash.support import scratch
 
 
@@ -163,6 +174,8 @@ async def _one_of_two(home: Home, session: str) -> str:
     assert os.path.exists(home.trashed(session)) == deleted
     assert os.path.exists(home.mirror(session)) != deleted
     assert after[f"listed {state}"] == [session]
+    for name in quarantined(home):  # a torn line's file may be there, but no second name of a whole one
+        assert os.stat(os.path.join(home.quarantine, name)).st_nlink == 1
     text = read(home.trashed(session) if deleted else home.mirror(session))
     if not deleted:
         assert text.count(b"\n") == len(after[session].lines)

@@ -13,9 +13,8 @@ from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recover.heal import open_healed
-from holdfast.store import reads
+from holdfast.store import reads, steps
 from holdfast.store.opening import open_store
-from holdfast.store.sqlite import steps
 from holdfast.store.sqlite.connection import open_reader
 from holdfast.store.sqlite.sql import SqliteSql
 from tests.crash.children import command, environment

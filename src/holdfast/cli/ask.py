@@ -26,7 +26,7 @@ def ask(home: Home, location: Location, question: Callable[[Sql], Awaitable[T]])
         from holdfast.store.postgres.asking import ask_once
 
         return asyncio.run(ask_once(location.address, question))
-    from holdfast.store.sqlite import steps
+    from holdfast.store import steps
     from holdfast.store.sqlite.connection import translated
     from holdfast.store.sqlite.sql import SqliteSql
 

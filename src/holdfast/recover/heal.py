@@ -21,11 +21,10 @@ from holdfast.recover.finding import Done, Finding, Report, signature
 from holdfast.recover.repair import REPAIRS, PutOff, Terms, repair
 from holdfast.recover.salvage import salvage
 from holdfast.store.base import BaseStore
-from holdfast.store.engine import Outcome
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles, seal
+from holdfast.store.mirror.keeper import Seal, put_seals
 from holdfast.store.opening import open_store
-from holdfast.store.sql import Sql
 
 Progress = Callable[[int, int, str], None]  # done, of how many, what
 
@@ -137,7 +136,7 @@ async def heal(
     done, problems = await mend(store, home, looked.findings, progress, salvaging=salvaging)
     if looked.unsealed:
         sealed = await store.with_mirrors(lambda files: _synced(files, looked.unsealed))
-        await store.transact(lambda sql: _seal(sql, sealed or []))
+        await store.transact(lambda sql: put_seals(sql, [Seal(*each) for each in sealed or []]))
     return _report(
         sessions=looked.sessions + sum(d.code in CAME_BACK for d in done),
         compared=looked.compared,
@@ -222,15 +221,6 @@ def _synced(files: MirrorFiles, unsealed: list[tuple[str, str]]) -> list[tuple[s
         if now == mark:
             seals.append((session, mark))
     return seals
-
-
-async def _seal(sql: Sql, seals: list[tuple[str, str]]) -> Outcome:
-    for session, mark in seals:
-        await sql.run("put_seal", id=session, seal=mark)
-    return Outcome(None)
-
-
-# --- reports
 
 
 def _report(

@@ -16,7 +16,7 @@ class Sql(Protocol):
     """One connection inside one transaction (or one consistent read).
 
     The methods are coroutines so that one text of the rules serves both stores; SQLite's never
-    suspend (see `sqlite/steps.py`).
+    suspend (see `store/steps.py`).
     """
 
     async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:

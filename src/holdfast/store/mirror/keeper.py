@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from holdfast import errors
 from holdfast.fsio import reported
+from holdfast.store.engine import Outcome
 from holdfast.store.mirror import line
 from holdfast.store.mirror.compare import START, Position, compare, pages
 from holdfast.store.mirror.files import MirrorFiles, seal
@@ -69,6 +70,9 @@ class Keeper:
                 self._level.pop(session, None)
                 self._stuck(str(problem))
                 return
+            except BaseException:
+                self._behind[session] = None  # not done, whatever came between
+                raise
         self.problem = next(iter(self._astray.values()), None)
 
     def quiet(self, all_of_them: bool = False) -> list[Seal]:
@@ -164,3 +168,10 @@ async def _whole_commits(sql: Sql, n: int, session: str, after: int) -> tuple[by
         if page[-1].last:
             break
     return b"".join(parts), seq
+
+
+async def put_seals(sql: Sql, seals: Iterable[Seal]) -> Outcome:
+    """Record that these mirrors are level and on disk."""
+    for session, sealed in seals:
+        await sql.run("put_seal", id=session, seal=sealed)
+    return Outcome(None)

@@ -12,16 +12,16 @@ import queue
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from holdfast import errors
+from holdfast.store import steps
 from holdfast.store.base import BaseStore
-from holdfast.store.engine import Outcome
 from holdfast.store.mirror import keeper
+from holdfast.store.mirror.errand import Errand
 from holdfast.store.mirror.files import MirrorFiles
-from holdfast.store.mirror.keeper import Keeper, Seal
+from holdfast.store.mirror.keeper import Keeper, put_seals
 from holdfast.store.sql import Row, Sql
-from holdfast.store.sqlite import steps
 
 LAG_S = keeper.LAG_S
 LOOK_S = 5.0  # how often to look for what other hubs wrote, if nothing is heard of them
@@ -30,13 +30,6 @@ RETRY_S = 1.0  # how long to wait before mirrors are tried again that could not 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-
-class Errand(NamedTuple):
-    """Work on the mirror files, done when they are level."""
-
-    work: Callable[[MirrorFiles], Any]
-    future: asyncio.Future[Any]
 
 
 class MirrorThread:
@@ -73,10 +66,10 @@ class MirrorThread:
         """The result of work on the files, with all that was committed before in them."""
         if self._stop:
             raise errors.StoreClosed()
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._errands.put(Errand(work, future))
+        errand = Errand.of_caller(work)
+        self._errands.put(errand)
         self._hurry()
-        return await future
+        return await errand.future
 
     async def close(self) -> None:
         """Bring everything level, seal it, end."""
@@ -104,7 +97,7 @@ class MirrorThread:
             waiting = self._errands.qsize()  # those that come later want what is committed later, too
             reached = self._follow()
             for _ in range(waiting):
-                self._do(self._errands.get())
+                self._errands.get().do(self._keeper.files)
             if reached:
                 self._seal(all_of_them=stop)
 
@@ -128,29 +121,11 @@ class MirrorThread:
             return last, []
         return last, [found for (found,) in await sql.rows("touched", after=self._place, host=self._host)]
 
-    def _do(self, errand: Errand) -> None:
-        answer: Any
-        try:
-            with self._keeper.files.lock():
-                answer = Outcome(errand.work(self._keeper.files))
-        except Exception as problem:  # noqa: BLE001 - the caller gets it
-            answer = problem
-
-        def tell() -> None:
-            if errand.future.done():
-                return
-            if isinstance(answer, Outcome):
-                errand.future.set_result(answer.value)
-            else:
-                errand.future.set_exception(answer)
-
-        self._loop.call_soon_threadsafe(tell)
-
     def _seal(self, all_of_them: bool) -> None:
         try:
             sealed = self._keeper.quiet(all_of_them)
             if sealed:
-                self._await(self._store.transact(lambda sql: _put_seals(sql, sealed)))
+                self._await(self._store.transact(lambda sql: put_seals(sql, sealed)))
         except (errors.HoldfastError, OSError) as problem:
             # Without a seal the next start reads that mirror instead of only looking at it.
             log.warning("mirrors could not be sealed: %s", problem)
@@ -183,9 +158,3 @@ class Asking:
         """All rows by column name."""
         rows: list[dict[str, Any]] = self._ask(lambda sql: sql.dicts(name, **given))
         return rows
-
-
-async def _put_seals(sql: Sql, sealed: list[Seal]) -> Outcome:
-    for session, seal in sealed:
-        await sql.run("put_seal", id=session, seal=seal)
-    return Outcome(None)

@@ -8,16 +8,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
 from holdfast import errors
-from holdfast.store.engine import Outcome
+from holdfast.store import steps
+from holdfast.store.mirror.errand import Errand
 from holdfast.store.mirror.files import MirrorFiles
-from holdfast.store.mirror.keeper import LAG_S, QUIET_S, Keeper, Seal
-from holdfast.store.sql import Sql
-from holdfast.store.sqlite import steps
+from holdfast.store.mirror.keeper import LAG_S, QUIET_S, Keeper, put_seals
 from holdfast.store.sqlite.connection import open_reader, translated
 from holdfast.store.sqlite.sql import SqliteSql
 from holdfast.store.sqlite.writer import Writer
@@ -25,14 +24,6 @@ from holdfast.store.sqlite.writer import Writer
 RETRY_S = 1.0  # how long to wait before mirrors are tried again that could not be written
 
 log = logging.getLogger(__name__)
-
-
-class Errand(NamedTuple):
-    """Work on the mirror files, done when they are level."""
-
-    work: Callable[[MirrorFiles], Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
 
 
 class MirrorThread:
@@ -59,11 +50,10 @@ class MirrorThread:
         """The result of work on the files, with all that was committed before in them."""
         if self._stop:
             raise errors.StoreClosed()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._errands.put(Errand(work, loop, future))
+        errand = Errand.of_caller(work)
+        self._errands.put(errand)
         self._news.set()
-        return await future
+        return await errand.future
 
     async def close(self) -> None:
         """Bring everything level, seal it, end."""
@@ -84,7 +74,7 @@ class MirrorThread:
             waiting = self._errands.qsize()  # those that come later want what is committed later, too
             self._follow()
             for _ in range(waiting):
-                self._do(self._errands.get())
+                self._errands.get().do(self._keeper.files)
             self._seal(all_of_them=stop)
         if self._db is not None:
             self._db.close()
@@ -99,38 +89,11 @@ class MirrorThread:
             log.warning("mirrors cannot follow: %s", problem)
             self._db = None
 
-    def _do(self, errand: Errand) -> None:
-        answer: Any
-        try:
-            with self._keeper.files.lock():
-                answer = Outcome(errand.work(self._keeper.files))
-        except Exception as problem:  # noqa: BLE001 - the caller gets it
-            answer = problem
-
-        def tell() -> None:
-            if errand.future.done():
-                return
-            if isinstance(answer, Outcome):
-                errand.future.set_result(answer.value)
-            else:
-                errand.future.set_exception(answer)
-
-        try:
-            errand.loop.call_soon_threadsafe(tell)
-        except RuntimeError:
-            log.debug("a caller's event loop ended before its answer")
-
     def _seal(self, all_of_them: bool) -> None:
         try:
             sealed = self._keeper.quiet(all_of_them)
             if sealed:
-                self._writer.submit_now(lambda sql: _put_seals(sql, sealed))
+                self._writer.submit_now(lambda sql: put_seals(sql, sealed))
         except (errors.HoldfastError, OSError) as problem:
             # Without a seal the next start reads that mirror instead of only looking at it.
             log.warning("mirrors could not be sealed: %s", problem)
-
-
-async def _put_seals(sql: Sql, sealed: list[Seal]) -> Outcome:
-    for session, seal in sealed:
-        await sql.run("put_seal", id=session, seal=seal)
-    return Outcome(None)

@@ -13,12 +13,13 @@ import apsw
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
+from holdfast.store import steps
 from holdfast.store.base import BaseStore
 from holdfast.store.engine import Listener, Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.mirror.keeper import Keeper
 from holdfast.store.sql import Sql
-from holdfast.store.sqlite import migrations, steps
+from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
 from holdfast.store.sqlite.mirror import MirrorThread
 from holdfast.store.sqlite.sql import SqliteSql

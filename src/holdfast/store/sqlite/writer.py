@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import apsw
 
 from holdfast import errors
+from holdfast.store import steps
 from holdfast.store.engine import Operation, Outcome
-from holdfast.store.sqlite import steps
 from holdfast.store.sqlite.connection import meaning
 from holdfast.store.sqlite.memory import Memory
 from holdfast.store.sqlite.sql import SqliteSql
