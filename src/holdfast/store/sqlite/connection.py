@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 
 import apsw
@@ -26,7 +27,7 @@ def open_writer(path: str, vfs: str | None = None) -> apsw.Connection:
         if vfs is not None:
             # Without shared memory a recording VFS sees every write (power-cut tests).
             db.execute("pragma locking_mode=exclusive")
-        mode = db.execute("pragma journal_mode=wal").fetchone()
+        mode = _choose_wal(db)
         if mode != ("wal",):
             db.close()
             raise errors.StoreUnreadable(
@@ -39,6 +40,18 @@ def open_writer(path: str, vfs: str | None = None) -> apsw.Connection:
         # Readers open the file read-only, which needs the -wal and -shm files to be there.
         _keep_wal(db)
     return db
+
+
+def _choose_wal(db: apsw.Connection) -> tuple[object, ...] | None:
+    end = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            return db.execute("pragma journal_mode=wal").fetchone()
+        except apsw.BusyError:
+            # Two that open a new file could wait for each other here, so SQLite waits for neither.
+            if time.monotonic() >= end:
+                raise
+            time.sleep(0.005)
 
 
 def open_reader(path: str) -> apsw.Connection:

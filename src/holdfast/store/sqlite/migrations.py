@@ -23,8 +23,8 @@ def newest() -> int:
 
 def check(db: apsw.Connection, path: str) -> int:
     """The file's version; refused if it is newer than this program or not a Holdfast store."""
-    (application,) = _row(db, "pragma application_id")
     (version,) = _row(db, "pragma user_version")
+    (application,) = _row(db, "pragma application_id")  # second: who makes the file gives it both at once
     if version > newest():
         raise errors.SchemaNewer(f"{path} has schema {version}; this Holdfast knows up to {newest()}")
     if version and application != APPLICATION:
