@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -18,10 +19,13 @@ from holdfast.store.opening import open_store
 from holdfast.store.sqlite import migrations
 from tests.crash.children import command, environment
 from tests.crash.small_disk import SmallDisk, fingerprint
-from tests.crash.support import RULES, essence, place, read_database, say
+from tests.crash.support import RULES, TORTURE, essence, place, read_database, say, scratch
 
 STEP = "create table extra (a integer); insert into extra select count(*) from log"
 BROKEN = "create table extra (a integer); insert into no_such_table values (1)"
+
+
+OPENINGS = max(60, TORTURE // 10)  # new stores, each made by several processes at once
 
 
 @pytest.fixture
@@ -138,6 +142,15 @@ async def test_processes_that_open_at_once_bring_it_up_once(tmp_path: Path, star
         assert db.execute("select a from extra").fetchall() == [(51,)]
         db.close()
         assert 1 <= len(backups(home)) <= 4
+
+
+def test_a_new_store_is_made_by_many_at_once() -> None:
+    """Processes that find no store make one together: none is refused, and each one's session is there."""
+    with scratch() as folder:
+        words = command("open_campaign", folder, OPENINGS)
+        done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"rounds": OPENINGS}
 
 
 def _open_at_once(home: Home, count: int) -> None:

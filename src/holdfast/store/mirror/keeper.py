@@ -8,6 +8,7 @@ tries again later when the disk is full.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -33,6 +34,31 @@ class Seal(NamedTuple):
     seal: str
 
 
+class Waiting:
+    """Sessions in the order they came, each once; filled by one thread, emptied by another."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        return bool(self._sessions)
+
+    def add(self, sessions: Iterable[str]) -> None:
+        """Put them at the end, those that are not there yet."""
+        with self._lock:
+            for session in sessions:
+                self._sessions[session] = None
+
+    def take(self) -> str | None:
+        """The first one, which waits no longer; None if nobody waits."""
+        with self._lock:
+            session = next(iter(self._sessions), None)
+            if session is not None:
+                del self._sessions[session]
+            return session
+
+
 class Keeper:
     """Sessions whose mirrors are behind, and mirrors that are not sealed yet."""
 
@@ -41,14 +67,13 @@ class Keeper:
         self.problem: str | None = None  # why mirrors lag, as long as they do
         self._mine = mine
         self._astray: dict[str, str] = {}  # mirrors that only a heal can level, and why
-        self._behind: dict[str, None] = {}
+        self._behind = Waiting()
         self._level: dict[str, Position] = {}
         self._unsealed: dict[str, float] = {}
 
     def touch(self, sessions: Iterable[str]) -> None:
         """These sessions have new records; may be called from any thread."""
-        for session in sessions:
-            self._behind[session] = None
+        self._behind.add(sessions)
 
     def idle(self) -> bool:
         """Whether nothing waits for the keeper."""
@@ -56,22 +81,20 @@ class Keeper:
 
     async def follow(self, sql: Sql) -> None:
         """Bring level what is behind; on a full disk, what is left stays behind."""
-        while self._behind:
-            session = next(iter(self._behind))
-            del self._behind[session]
+        while (session := self._behind.take()) is not None:
             try:
                 with reported(self.files.home.mirror(session)):
                     if not await self._bring_level(sql, session):
-                        self._behind[session] = None  # another process is at it; look again
+                        self._behind.add([session])  # another process is at it; look again
             except errors.StoreUnreadable as problem:
                 self._go_astray(session, str(problem))  # heal names it; the others go on
             except (errors.HoldfastError, OSError) as problem:
-                self._behind[session] = None
+                self._behind.add([session])
                 self._level.pop(session, None)
                 self._stuck(str(problem))
                 return
             except BaseException:
-                self._behind[session] = None  # not done, whatever came between
+                self._behind.add([session])  # not done, whatever came between
                 raise
         self.problem = next(iter(self._astray.values()), None)
 

@@ -113,6 +113,11 @@ class MirrorThread:
                 log.warning("mirrors cannot follow: %s", problem)
             self._keeper.problem = str(problem)
             return False
+        except Exception as problem:
+            # Told and tried again: a thread that ends here would leave the mirrors behind for ever.
+            log.exception("the mirrors' keeper stumbled")
+            self._keeper.problem = f"{type(problem).__name__}: {problem}"
+            return False
         return True
 
     async def _touched(self, sql: Sql) -> tuple[int, list[str]]:

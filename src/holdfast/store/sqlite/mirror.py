@@ -88,6 +88,10 @@ class MirrorThread:
         except (errors.HoldfastError, OSError) as problem:
             log.warning("mirrors cannot follow: %s", problem)
             self._db = None
+        except Exception as problem:
+            # Told and tried again: a thread that ends here would leave the mirrors behind for ever.
+            log.exception("the mirrors' keeper stumbled")
+            self._keeper.problem = f"{type(problem).__name__}: {problem}"
 
     def _seal(self, all_of_them: bool) -> None:
         try:
