@@ -16,7 +16,7 @@ from holdfast.home import Home
 from holdfast.store.opening import open_store
 from holdfast.store.sqlite import store as _warm  # noqa: F401 - so that all are ready at once
 from tests.crash import children
-from tests.crash.support import RULES, check_mirrors, check_sound, place, read_database
+from tests.crash.support import RULES, check_mirrors, check_sound, place, quick_mirrors, read_database
 
 AT_ONCE = 6
 HEAD_START_S = 0.02  # until all are there
@@ -24,6 +24,7 @@ HEAD_START_S = 0.02  # until all are there
 
 async def add_session(home: Home) -> None:
     """Open the store, use it, close it."""
+    quick_mirrors()
     store = await open_store(place(home), home, RULES)
     await store.create_session("claude")
     await store.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -224,14 +224,8 @@ async def test_one_bad_repair_never_stops_the_rest(home: Home, monkeypatch: pyte
 
 
 @pytest.fixture(autouse=True)
-def _never_hang() -> object:
-    """A fifo that is opened by mistake would wait for ever: end the test instead."""
-
-    def late(*_: object) -> None:
-        raise TimeoutError("it hangs")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(60)
+def _never_hang() -> Iterator[None]:
+    """A fifo that is opened by mistake would be waited for without end: end the process instead."""
+    faulthandler.dump_traceback_later(60, exit=True)
     yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    faulthandler.cancel_dump_traceback_later()

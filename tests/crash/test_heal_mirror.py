@@ -201,3 +201,17 @@ async def test_a_mirror_cut_anywhere(cut: int, home: Home) -> None:
     write(path, read(path)[: len(read(path)) * cut // 100])
     _, after = await healed_once(location, home)
     assert (after, mirrors(home)) == (before, good)
+
+
+async def test_what_no_checksum_vouches_for_is_not_believed(home: Home) -> None:
+    """A line beyond the log's end that was altered, or made of another: no new record of a whole database."""
+    location = Location("sqlite", home.database)
+    for odd in (b"garbage\n", b""):
+        world, before = await made(location, home)
+        good = read(home.mirror(world.plain))
+        last = good.splitlines(keepends=True)[-1].replace(b'"seq":6,', b'"seq":7,')
+        write(home.mirror(world.plain), good + odd + last)
+        report, after = await healed_once(location, home)
+        assert (after, read(home.mirror(world.plain))) == (before, good)
+        assert (report.findings[0].evidence["new"], report.findings[0].evidence["beyond"]) == (0, 0)
+        assert list(quarantined(home).values()) == [good + odd + last]

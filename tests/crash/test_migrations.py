@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import threading
 from pathlib import Path
 
 import apsw
@@ -16,7 +17,7 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recover.heal import open_healed
 from holdfast.store.opening import open_store
-from holdfast.store.sqlite import migrations
+from holdfast.store.sqlite import connection, migrations
 from tests.crash.children import command, environment
 from tests.crash.small_disk import SmallDisk, fingerprint
 from tests.crash.support import RULES, TORTURE, essence, place, read_database, say, scratch
@@ -25,7 +26,7 @@ STEP = "create table extra (a integer); insert into extra select count(*) from l
 BROKEN = "create table extra (a integer); insert into no_such_table values (1)"
 
 
-OPENINGS = max(60, TORTURE // 10)  # new stores, each made by several processes at once
+OPENINGS = max(10, TORTURE // 10)  # new stores, each made by several processes at once
 
 
 @pytest.fixture
@@ -151,6 +152,42 @@ def test_a_new_store_is_made_by_many_at_once() -> None:
         done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"rounds": OPENINGS}
+
+
+def test_a_store_that_is_being_made_is_not_taken_for_anothers(tmp_path: Path) -> None:
+    """Between two looks at a file another process may have made it ours; it is new then, not foreign."""
+    path = str(tmp_path / "state.db")
+    db, maker = apsw.Connection(path), apsw.Connection(path)
+    looks: list[str] = []
+
+    def look(cursor: apsw.Cursor, statement: str, bindings: object) -> bool:
+        looks.append(statement)
+        if len(looks) == 2:
+            migrations.bring_up(maker, path, "epoch", str(tmp_path))
+        return True
+
+    db.exec_trace = look
+    assert migrations.check(db, path) == 0
+    assert len(looks) == 2, looks
+    db.exec_trace = None
+    assert migrations.check(db, path) == migrations.newest()
+    db.close()
+    maker.close()
+
+
+def test_who_opens_a_new_file_waits_for_another_that_makes_it(tmp_path: Path) -> None:
+    """SQLite itself does not wait for its turn to choose WAL; we do."""
+    path = str(tmp_path / "state.db")
+    maker = apsw.Connection(path)
+    maker.execute("create table t (a)")
+    maker.execute("begin immediate")
+    done = threading.Timer(0.2, lambda: maker.execute("commit").close())
+    done.start()
+    db = connection.open_writer(path)
+    assert db.pragma("journal_mode") == "wal"
+    done.join()
+    db.close()
+    maker.close()
 
 
 def _open_at_once(home: Home, count: int) -> None:

@@ -10,22 +10,19 @@ from typing import NamedTuple
 
 from holdfast import clock, errors, fsio
 from holdfast.home import Home
-from holdfast.model import change as c
-from holdfast.model.commit import Commit
 from holdfast.model.record import Record
-from holdfast.model.session import Deletion
 from holdfast.recover import reading
 from holdfast.recover.adopt import adopt, refold
+from holdfast.recover.burial import finish_deletion, unearth
 from holdfast.recover.finding import Done, Finding, signature
 from holdfast.store.base import BaseStore
 from holdfast.store.engine import Outcome
 from holdfast.store.mirror import line
 from holdfast.store.mirror.compare import pages
 from holdfast.store.mirror.files import MirrorFiles
-from holdfast.store.mirror.tombstone import remove_tombstone, write_tombstone
+from holdfast.store.mirror.tombstone import remove_tombstone
 from holdfast.store.sql import Sql
 
-BY = "holdfast heal"
 CHUNK = 2000  # records adopted in one transaction
 
 LIVE_WINS = "its file has changed meanwhile and was left alone"
@@ -147,7 +144,7 @@ async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms
     # Without a tombstone the log decides, unless the file lies in the trash only.
     restored = header.undone == deletion["id"] if deletion else not (buried or finding.evidence.get("grave"))
     if header.state != "deleted" and restored:
-        await store.with_mirrors(lambda files: _unearth(files, session))
+        await store.with_mirrors(lambda files: unearth(files, session))
         return "put back into the database; its log says that it was restored", []
     await finish_deletion(store, session, deletion)
     return "put back into the database, as deleted", []
@@ -173,53 +170,8 @@ async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms:
     if (await store.session(session)).state == "deleted":
         await finish_deletion(store, session)
         return "deleted, as its mirror says", []
-    kept = await store.with_mirrors(lambda files: _unearth(files, session))
+    kept = await store.with_mirrors(lambda files: unearth(files, session))
     return "the session lives, so its mirror was taken out of the trash", kept or []
-
-
-async def finish_deletion(store: BaseStore, session: str, known: dict[str, str] | None = None) -> None:
-    """Make log, tombstone and files agree that a session is deleted."""
-    header = await store.session(session)
-    if header.state != "deleted":
-        known = known or {}
-        change = c.Delete(
-            id=known.get("id", os.urandom(8).hex()),
-            by=known.get("by", BY),
-            reason=known.get("reason", "its files lay in the trash"),
-        )
-        await store.commit(Commit(session, [change]))
-        header = await store.session(session)
-    deletion = header.deletion
-    assert deletion is not None
-    await store.with_mirrors(lambda files: _entomb(files, session, deletion))
-
-
-def _entomb(files: MirrorFiles, session: str, deletion: Deletion) -> None:
-    if not os.path.lexists(files.home.tombstone(session)):
-        write_tombstone(files, session, deletion)
-    mirror, trashed = files.home.mirror(session), files.home.trashed(session)
-    ours, theirs = signature(mirror), signature(trashed)
-    if ours and ours == theirs:
-        files.disk.unlink(mirror)  # one file with two names: a move that was cut short
-        files.disk.sync_dir(files.home.sessions)
-    elif ours and theirs and ours[1] <= theirs[1]:
-        files.quarantine(mirror, "the trash has no less of this deleted session")
-    else:
-        files.bury(session)
-
-
-def _unearth(files: MirrorFiles, session: str) -> list[str]:
-    """Out of the trash with a live session; if it has a mirror already, the other one is kept aside."""
-    files.exhume(session)
-    remove_tombstone(files, session)
-    ours, theirs = signature(files.home.mirror(session)), signature(files.home.trashed(session))
-    if theirs is None:
-        return []
-    if ours == theirs:
-        files.disk.unlink(files.home.trashed(session))  # a move that was cut short
-        files.disk.sync_dir(files.home.trash)
-        return []
-    return [files.quarantine(files.home.trashed(session), "the session lives and has a mirror")]
 
 
 async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
@@ -228,7 +180,7 @@ async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> 
     await _adopt_both(store, home, session, terms, proven=True)
     header = await store.session(session)
     if header.state != "deleted" and (deletion is None or header.undone == deletion["id"]):
-        await store.with_mirrors(lambda files: _unearth(files, session))
+        await store.with_mirrors(lambda files: unearth(files, session))
         return "it was restored, as its mirror says", []
     await finish_deletion(store, session, deletion)
     return "moved into the trash", []
