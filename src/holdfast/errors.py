@@ -27,6 +27,14 @@ class HoldfastError(Exception):
         """The error as `--json` and the API show it."""
         return {"code": self.code, "message": self.message, "hint": self.hint, **self.facts}
 
+    @classmethod
+    def told(cls, shown: dict[str, Any], exit_status: int) -> HoldfastError:
+        """The error that another process had and told as JSON."""
+        facts = dict(shown)
+        problem = cls(facts.pop("message"), hint=facts.pop("hint"))
+        problem.code, problem.exit_status, problem.facts = facts.pop("code"), exit_status, facts
+        return problem
+
 
 class BadInput(HoldfastError):
     """That input cannot be taken; nothing was changed."""
@@ -133,11 +141,53 @@ class NoToken(Refused):
     code = "resume_unavailable"
 
 
+class ResumeUnsafe(Refused):
+    """Going on with this session is not safe."""
+
+    code = "resume_unsafe"
+    hint = "begin anew with --fresh, branch off with --fork, or overrule it with --anyway"
+
+
 class PlanChanged(Refused):
     """What the plan was made from has changed since; nothing was done."""
 
     code = "plan_changed"
     hint = "look again with `holdfast doctor self` and apply the new plan"
+
+
+class AgentMissing(HoldfastError):
+    """That agent is not installed here."""
+
+    code = "agent_missing"
+    exit_status = 10
+
+
+class AgentUnusable(AgentMissing):
+    """That agent cannot be run by Holdfast yet."""
+
+    code = "agent_unusable"
+    hint = "`holdfast agents` lists those that can"
+
+
+class TaskFailed(HoldfastError):
+    """The task failed."""
+
+    code = "task_failed"
+    exit_status = 11
+
+
+class TaskCancelled(HoldfastError):
+    """The task was cancelled."""
+
+    code = "task_cancelled"
+    exit_status = 12
+
+
+class TaskInterrupted(HoldfastError):
+    """The agent was gone without a final answer."""
+
+    code = "task_interrupted"
+    exit_status = 13
 
 
 class StoreMissing(HoldfastError):

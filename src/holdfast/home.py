@@ -32,6 +32,8 @@ class Home:
         self.quarantine = os.path.join(path, "quarantine")
         self.backups = os.path.join(path, "backups")
         self.reports = os.path.join(path, "reports")
+        self.tasks = os.path.join(path, "tasks")
+        self.worktrees = os.path.join(path, "worktrees")
         self.config = os.path.join(path, "config.toml")
         self.lock_file = os.path.join(path, "lock")
 
@@ -49,6 +51,15 @@ class Home:
     def mirror(self, session: str) -> str:
         """The mirror file of a session."""
         return os.path.join(self.sessions, session + ".jsonl")
+
+    def native(self, agent: str, native_id: str) -> str:
+        """The folder of our copies of an agent's own session."""
+        safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in native_id)[:120]
+        return os.path.join(self.path, "native", agent, safe if safe.strip(".") else "_")
+
+    def task(self, task: str) -> str:
+        """The folder of a task's stdio."""
+        return os.path.join(self.tasks, task)
 
     def trashed(self, session: str) -> str:
         """The mirror file of a deleted session."""

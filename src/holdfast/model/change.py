@@ -89,6 +89,7 @@ class SeeToken(Change, frozen=True, tag="seen"):
     native_id: str
     seen_in: str
     protocol: str | None = None
+    instead_of: str | None = None  # the id that was asked for; that one stays current
 
 
 class RevokeToken(Change, frozen=True, tag="revoke"):

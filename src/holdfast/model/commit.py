@@ -251,9 +251,12 @@ def _check_patch(session: Session, change: c.PatchMetadata, rules: TokenRules) -
 
 def _check_token(view: View, change: c.Change) -> c.Change | None:
     if isinstance(change, c.SeeToken):
-        _check_names(change, "agent", "native_id", "protocol", "seen_in")
+        _check_names(change, "agent", "native_id", "protocol", "seen_in", "instead_of")
         if not change.native_id:
             raise errors.BadInput("a token needs the agent's id")
+        if change.instead_of is not None:
+            known = any((t.agent, t.native_id) == (change.agent, change.native_id) for t in view.tokens)
+            return None if known else change
         last = current(view.tokens, change.agent) or next(
             (t for t in reversed(view.tokens) if t.agent == change.agent and t.status == "revoked"), None
         )

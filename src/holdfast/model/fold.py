@@ -14,7 +14,7 @@ from holdfast.model.record import Record
 from holdfast.model.session import ArchiveNote, Deletion, Session
 from holdfast.model.task import ENDED, Task
 from holdfast.model.text import decode_as
-from holdfast.model.token import Token
+from holdfast.model.token import Status, Token
 
 replace = msgspec.structs.replace
 
@@ -137,21 +137,16 @@ def _session(session_id: str, session: Session | None, change: c.Change, at: str
 
 def _tokens(tokens: tuple[Token, ...], change: c.Change, at: str, task: str | None) -> tuple[Token, ...]:
     match change:
+        case c.SeeToken() if change.instead_of is not None:
+            reason = f"begun instead of {change.instead_of}"
+            return (*tokens, _seen(change, at, task, "superseded", reason))
         case c.SeeToken():
             current = next((t for t in tokens if t.agent == change.agent and t.status == "current"), None)
             if current and current.native_id == change.native_id and current.protocol is None:
                 # The same conversation, and now we know how to speak to it.
                 known = replace(current, protocol=change.protocol)
                 return tuple(known if t is current else t for t in tokens)
-            seen = Token(
-                agent=change.agent,
-                native_id=change.native_id,
-                protocol=change.protocol,
-                seen_in=change.seen_in,
-                at=at,
-                task=task,
-                status="current",
-            )
+            seen = _seen(change, at, task, "current")
             reason = f"superseded by {change.native_id}"
             older = tuple(
                 replace(t, status="superseded", reason=reason) if t is current else t for t in tokens
@@ -162,6 +157,19 @@ def _tokens(tokens: tuple[Token, ...], change: c.Change, at: str, task: str | No
         case c.ReinstateToken():
             return _restatus(tokens, change, "revoked", "current")
     raise AssertionError(change)
+
+
+def _seen(change: c.SeeToken, at: str, task: str | None, status: Status, reason: str | None = None) -> Token:
+    return Token(
+        agent=change.agent,
+        native_id=change.native_id,
+        protocol=change.protocol,
+        seen_in=change.seen_in,
+        at=at,
+        task=task,
+        status=status,
+        reason=reason,
+    )
 
 
 def _restatus(
@@ -216,5 +224,6 @@ def _task(session_id: str, task_id: str, task: Task | None, change: c.Change, at
                 lease_until=None if ended or back else task.lease_until,
                 owner=None if back else task.owner,
                 delivery="waiting" if back else task.delivery,
+                spool=0 if back else task.spool,  # the next process begins a spool of its own
             )
     raise AssertionError(change)

@@ -30,6 +30,20 @@ class Owner(msgspec.Struct, frozen=True):
     boot: str
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """A task that runs, or waits for its turn: what is needed to say which may start."""
+
+    task: str
+    session: str
+    agent: str
+    host: str | None  # the session's
+    status: Status
+    generation: int
+    owner: Owner | None
+    lease_until: str | None
+    options: dict[str, Any]
+
+
 class Task(msgspec.Struct, frozen=True):
     """One prompt and what became of it."""
 

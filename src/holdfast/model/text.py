@@ -95,6 +95,16 @@ def check_plain(what: str, text: str | None, limit: int = 4096) -> None:
         raise TooLarge(f"{what} has {size:,} bytes; {limit:,} are taken")
 
 
+def is_deep(value: Any, most: int) -> bool:
+    """Whether more than so many arrays and objects are inside each other."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
 def _encode_surrogates(value: Any) -> bytes:
     plain = msgspec.to_builtins(value)
     try:
@@ -108,12 +118,8 @@ def _encode_surrogates(value: Any) -> bytes:
 
 
 def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return
-    raise UnstorableText(f"more than {MAX_DEPTH} arrays and objects inside each other are not taken")
+    if is_deep(value, MAX_DEPTH):
+        raise UnstorableText(f"more than {MAX_DEPTH} arrays and objects inside each other are not taken")
 
 
 def _inside(value: Any) -> Iterable[Any]:

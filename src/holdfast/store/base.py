@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.store.calls.dispatches import DispatchCalls
 from holdfast.store.calls.feed import FeedCalls
 from holdfast.store.calls.log import LogCalls
 from holdfast.store.calls.sessions import SessionCalls
@@ -9,5 +10,5 @@ from holdfast.store.calls.tasks import TaskCalls
 from holdfast.store.calls.tokens import TokenCalls
 
 
-class BaseStore(LogCalls, SessionCalls, TokenCalls, TaskCalls, FeedCalls):
+class BaseStore(LogCalls, SessionCalls, TokenCalls, TaskCalls, DispatchCalls, FeedCalls):
     """Everything that `contract.py` promises."""

@@ -134,14 +134,18 @@ async def _check_queued(sql: Sql, commit: Commit, change: c.Change) -> None:
         return
     if commit.task and ids.is_id(commit.task, ids.TASK) and await sql.dicts("task", id=commit.task):
         raise errors.IllegalChange(f"task {commit.task} exists")
-    if change.retry_of is not None:
-        check_plain("retry_of", change.retry_of)
-        if not await sql.dicts("task", id=change.retry_of):
-            raise errors.NotFound(f"there is no task {change.retry_of}")
-        if found := await sql.rows("retried", retry_of=change.retry_of):
-            raise errors.IllegalChange(
-                f"task {change.retry_of} was put back as {found[0][0]} already", task=found[0][0]
-            )
+    await check_retry(sql, change.retry_of)
+
+
+async def check_retry(sql: Sql, task: str | None) -> None:
+    """Refuse a second retry of one task."""
+    if task is None:
+        return
+    check_plain("retry_of", task)
+    if not await sql.dicts("task", id=task):
+        raise errors.NotFound(f"there is no task {task}")
+    if found := await sql.rows("retried", retry_of=task):
+        raise errors.IllegalChange(f"task {task} was put back as {found[0][0]} already", task=found[0][0])
 
 
 # --- claiming

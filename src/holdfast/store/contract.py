@@ -6,13 +6,15 @@ Acknowledged means durable: a call that returns has its records on disk. A call 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.errors import HoldfastError
+from holdfast.model.change import Create
 from holdfast.model.commit import Commit
-from holdfast.model.event import Event
+from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Link, Session, Worktree
-from holdfast.model.task import Delivery, Owner, Status, Task
+from holdfast.model.task import Delivery, Owner, Status, Task, Turn
 from holdfast.model.token import ResumeTarget, Token
 
 
@@ -48,6 +50,29 @@ class Changes(NamedTuple):
     more: bool  # there is more already
 
 
+class Replacing(NamedTuple):
+    """The session whose key and waiting prompts a new one takes over; it is archived, token and log stay."""
+
+    session: str
+    by: str
+    reason: str
+    moved: tuple[str, int] | None = None  # its task that goes on in the new one, and that task's generation
+
+
+class Dispatch(NamedTuple):
+    """A prompt on its way into the queue, and what must still be so when it gets there."""
+
+    session: str  # an existing one, or the id of the new one
+    prompt: str
+    options: dict[str, Any]
+    retry_of: str | None = None
+    create: Create | None = None  # the new one
+    replaces: Replacing | None = None
+    seen: int | None = None  # records of the log that was judged: of the one replaced, else of the session
+    queue: bool = False  # behind what runs or waits there; else that refuses it
+    events: tuple[NewEvent, ...] = ()  # said with it
+
+
 class Store(Protocol):
     """The log of all sessions, its views, and news of them."""
 
@@ -59,6 +84,10 @@ class Store(Protocol):
         A repeated origin is dropped and counted. With a generation, refused unless the task is still
         active in that generation.
         """
+        ...
+
+    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | HoldfastError]:
+        """Several commits in as few transactions as may be; each is taken, or refused, by itself."""
         ...
 
     async def events(self, session: str, after: int = 0, limit: int = 500) -> list[Event]:
@@ -180,12 +209,32 @@ class Store(Protocol):
         """Queue a prompt; with `retry_of`, at most one retry of that task is ever made."""
         ...
 
+    async def dispatch(self, dispatch: Dispatch) -> Task:
+        """Queue a prompt where a judgement has found that it belongs, all or nothing.
+
+        SessionRunning, with the task, while one runs or waits there; PlanChanged if the log has grown
+        since it was judged. A session that is replaced is archived and its waiting prompts go with the key.
+        """
+        ...
+
     async def task(self, task: str) -> Task:
         """One task."""
         ...
 
     async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
         """Tasks in the order they were queued."""
+        ...
+
+    async def turns(self) -> list[Turn]:
+        """Tasks that run, and queued ones of live sessions, in the order they were queued."""
+        ...
+
+    async def latest_tasks(self, *, session: str = "", cwd: str = "", limit: int = 50) -> list[Task]:
+        """Tasks of a session, or of all sessions in a folder, the one queued last first."""
+        ...
+
+    async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
+        """The records of some kinds that are one task's, in order."""
         ...
 
     async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:

@@ -25,10 +25,16 @@ logging.getLogger("holdfast").addHandler(logging.NullHandler())
 
 
 class Outcome(NamedTuple):
-    """What an operation gives its caller, and the session that it added records to."""
+    """What an operation gives its caller, and the sessions that it added records to."""
 
     value: Any
     session: str | None = None
+    more: tuple[str, ...] = ()  # where it is more than one
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.more if self.session is None else (self.session, *self.more)
 
 
 Operation = Callable[[Sql], Awaitable[Outcome]]
@@ -80,14 +86,17 @@ class Engine(ABC):
         """Finish what was handed in and let go of everything."""
 
     async def _write(self, commit: Commit) -> Written:
+        written: Written = await self.transact(self._writing(commit))
+        return written
+
+    def _writing(self, commit: Commit) -> Operation:
         prepared = prepare(commit, clock.now())
 
         async def operation(sql: Sql) -> Outcome:
             written = await writes.write(sql, commit, prepared, self._rules)
             return Outcome(written, commit.session)
 
-        written: Written = await self.transact(operation)
-        return written
+        return operation
 
     async def _change_session(self, session: str, change: c.Change) -> Session:
         commit = Commit(session, [change])

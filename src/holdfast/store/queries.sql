@@ -78,6 +78,10 @@ select coalesce(max(id), 0) from log
 select seq, kind, at, task, replayed, origin, spool, last, body from log
 where n = :n and seq > :after order by seq limit :limit
 
+-- name: task_log
+select seq, kind, at, task, replayed, origin, spool, last, body from log
+where n = :n and task = :task and :kinds like '%,' || kind || ',%' order by seq
+
 -- name: log_origins
 select origin from log where n = :n and seq > :after and origin is not null
 
@@ -112,11 +116,23 @@ where (:session = '' or s.id = :session) and (:status = '' or t.status = :status
   and (s.state <> 'deleted' or s.id = :session)
 order by t.place limit :limit
 
+-- name: latest_tasks
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+from task t join session s on s.n = t.n
+where (:session = '' or s.id = :session) and (:status = '' or t.status = :status)
+  and (:cwd = '' or s.cwd = :cwd)
+  and (s.state <> 'deleted' or s.id = :session)
+order by t.place desc limit :limit
+
 -- name: task_ids_like
 select id from task where id like :pattern order by id limit 2
 
 -- name: active_tasks
 select t.id from task t where t.n = :n and t.status in ('running', 'unreachable')
+
+-- name: open_tasks
+select t.id from task t where t.n = :n and t.status in ('running', 'unreachable', 'queued') order by t.place
 
 -- name: retried
 select id from task where retry_of = :retry_of
@@ -133,6 +149,12 @@ order by t.place limit 1
 -- name: queue
 select t.id, t.generation, s.agent, s.host, t.n from task t join session s on s.n = t.n
 where t.status = 'queued' and s.state = 'live' order by t.place
+
+-- name: turns
+select t.id as task, s.id as session, s.agent, s.host, t.status, t.generation, t.owner, t.lease_until, t.options
+from task t join session s on s.n = t.n
+where t.status in ('running', 'unreachable') or (t.status = 'queued' and s.state = 'live')
+order by t.place
 
 -- name: put_task
 insert into task (id, n, place, prompt, status, queued_at, delivery, options, owner, generation,

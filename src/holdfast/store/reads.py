@@ -192,6 +192,12 @@ async def log(sql: Sql, session: str, after: int = 0, limit: int = PAGE) -> list
     return await sql.rows("log", budget=PAGE_CHARACTERS, n=row["n"], after=after, limit=limit)
 
 
+async def task_log(sql: Sql, task: str, kinds: tuple[str, ...]) -> list[Row]:
+    """The records of some kinds that are one task's, in order."""
+    row = await session_row(sql, (await _task_row(sql, task))["session"])
+    return await sql.rows("task_log", n=row["n"], task=task, kinds=f",{','.join(kinds)},")
+
+
 async def tokens(sql: Sql, session: str) -> list[Json]:
     """The lineage, oldest first."""
     row = await session_row(sql, session)
@@ -200,10 +206,14 @@ async def tokens(sql: Sql, session: str) -> list[Json]:
 
 async def task(sql: Sql, task: str) -> Json:
     """One task."""
+    return task_view(await _task_row(sql, task))
+
+
+async def _task_row(sql: Sql, task: str) -> Json:
     rows = await sql.dicts("task", id=task) if ids.is_id(task, ids.TASK) else []
     if not rows:
         raise NotFound(f"there is no task {task!r}")
-    return task_view(rows[0])
+    return rows[0]
 
 
 async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = 1000) -> list[Json]:
@@ -212,4 +222,24 @@ async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = 1
     if not (is_text(session) and is_text(status)):
         return []
     rows = await sql.dicts("tasks", session=session, status=status, limit=limit)
+    return [task_view(row) for row in rows]
+
+
+async def turns(sql: Sql) -> list[Json]:
+    """Tasks that run, and queued ones that may, in the order they were queued."""
+    rows = await sql.dicts("turns")
+    for row in rows:
+        for name in ("owner", "options"):
+            row[name] = None if row[name] is None else json.loads(row[name])
+    return rows
+
+
+async def latest_tasks(
+    sql: Sql, *, session: str = "", status: str = "", cwd: str = "", limit: int = 50
+) -> list[Json]:
+    """Tasks, the one queued last first."""
+    check_limit(limit)
+    if not (is_text(session) and is_text(status) and is_text(cwd)):
+        return []
+    rows = await sql.dicts("latest_tasks", session=session, status=status, cwd=cwd, limit=limit)
     return [task_view(row) for row in rows]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from holdfast import errors
 from holdfast.model import change as c
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, Origin
 from holdfast.model.text import decode
 from holdfast.store import reads
+from holdfast.store.commit import Written
 from holdfast.store.contract import Committed
-from holdfast.store.engine import Engine
+from holdfast.store.engine import Engine, Operation
 from holdfast.store.sql import Row
+
+REFUSALS = (errors.Refused, errors.BadInput, errors.NotFound)
 
 
 class LogCalls(Engine):
@@ -18,9 +24,35 @@ class LogCalls(Engine):
 
     async def commit(self, commit: Commit) -> Committed:
         """See the contract."""
+        return await self._committed(self._wanted(commit))
+
+    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | errors.HoldfastError]:
+        """See the contract."""
+        # All are made ready before the first is handed in: the writer takes what it finds.
+        ready = [self._or_refusal(commit) for commit in commits]
+        return list(await asyncio.gather(*[self._answer(operation) for operation in ready]))
+
+    def _or_refusal(self, commit: Commit) -> Operation | errors.HoldfastError:
+        try:
+            return self._wanted(commit)
+        except REFUSALS as refusal:
+            return refusal
+
+    async def _answer(self, ready: Operation | errors.HoldfastError) -> Committed | errors.HoldfastError:
+        if isinstance(ready, errors.HoldfastError):
+            return ready
+        try:
+            return await self._committed(ready)
+        except REFUSALS as refusal:
+            return refusal
+
+    def _wanted(self, commit: Commit) -> Operation:
         if any(isinstance(entry, c.ClaimTask) for entry in commit.entries):
             raise errors.BadInput("a task is claimed by the claim call, which looks at what else runs")
-        written = await self._write(commit)
+        return self._writing(commit)
+
+    async def _committed(self, operation: Operation) -> Committed:
+        written: Written = await self.transact(operation)
         return Committed(written.seqs, written.dropped, written.unchanged)
 
     async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:

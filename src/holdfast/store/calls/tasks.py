@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
+
 from holdfast import clock, errors, ids
 from holdfast.model import change as c
 from holdfast.model.commit import Commit
-from holdfast.model.task import Delivery, Owner, Status, Task
+from holdfast.model.event import Event
+from holdfast.model.task import Delivery, Owner, Status, Task, Turn
 from holdfast.store import commit as writes
 from holdfast.store import reads, tables
+from holdfast.store.calls.log import as_event
 from holdfast.store.engine import Engine, Outcome
 from holdfast.store.sql import Sql
 
@@ -40,6 +44,20 @@ class TaskCalls(Engine):
         """See the contract."""
         views = await self.query(lambda sql: reads.tasks(sql, session=session, status=status, limit=limit))
         return [tables.as_task(view) for view in views]
+
+    async def turns(self) -> list[Turn]:
+        """See the contract."""
+        return msgspec.convert(await self.query(reads.turns), list[Turn])
+
+    async def latest_tasks(self, *, session: str = "", cwd: str = "", limit: int = 50) -> list[Task]:
+        """See the contract."""
+        views = await self.query(lambda sql: reads.latest_tasks(sql, session=session, cwd=cwd, limit=limit))
+        return [tables.as_task(view) for view in views]
+
+    async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.task_log(sql, task, kinds))
+        return [as_event(row) for row in rows]
 
     async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:
         """See the contract."""

@@ -70,6 +70,7 @@ class Keeper:
         self._behind = Waiting()
         self._level: dict[str, Position] = {}
         self._unsealed: dict[str, float] = {}
+        self._seal_at = 0.0
 
     def touch(self, sessions: Iterable[str]) -> None:
         """These sessions have new records; may be called from any thread."""
@@ -101,6 +102,8 @@ class Keeper:
     def quiet(self, all_of_them: bool = False) -> list[Seal]:
         """Bring to disk the mirrors that have been quiet; what to record of each."""
         now = time.monotonic()
+        if now < self._seal_at and not all_of_them:
+            return []  # where sessions fall quiet one after the other, each seal is of many
         sealed = []
         for session, since in list(self._unsealed.items()):
             if all_of_them or now - since > QUIET_S:
@@ -110,6 +113,7 @@ class Keeper:
                     sealed.append(Seal(session, seal(level.seq, self.files.sync(session))))
         if sealed:
             self.files.sync_names()
+            self._seal_at = now + QUIET_S
         return sealed
 
     def forget(self, session: str) -> None:

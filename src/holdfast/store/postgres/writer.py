@@ -143,7 +143,7 @@ class Writer:
             await db.rollback()
             return results
         await sql.settle()
-        news = any(isinstance(r, Outcome) and r.session is not None for r in results)
+        news = any(isinstance(r, Outcome) and r.touched for r in results)
         try:
             await db.execute(self._end(news), prepare=False)
         except psycopg.Error as problem:
@@ -199,7 +199,7 @@ class Writer:
             await db.close()
 
     def _answer(self, jobs: list[Job], results: list[Any]) -> None:
-        touched = [r.session for r in results if isinstance(r, Outcome) and r.session is not None]
+        touched = [session for r in results if isinstance(r, Outcome) for session in r.touched]
         if touched:
             self._on_commit(touched)
         for (_, future), result in zip(jobs, results, strict=True):

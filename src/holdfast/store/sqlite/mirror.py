@@ -6,7 +6,6 @@ import asyncio
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +33,7 @@ class MirrorThread:
         self._keeper = keeper
         self._writer = writer
         self._news = threading.Event()
+        self._urgent = threading.Event()  # somebody waits for us
         self._errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
         self._stop = False
         self._db: apsw.Connection | None = None
@@ -52,14 +52,18 @@ class MirrorThread:
             raise errors.StoreClosed()
         errand = Errand.of_caller(work)
         self._errands.put(errand)
-        self._news.set()
+        self._hurry()
         return await errand.future
 
     async def close(self) -> None:
         """Bring everything level, seal it, end."""
         self._stop = True
-        self._news.set()
+        self._hurry()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def _hurry(self) -> None:
+        self._urgent.set()
+        self._news.set()
 
     # --- in the thread
 
@@ -67,8 +71,9 @@ class MirrorThread:
         stop = False
         while not stop:
             self._news.wait(None if self._keeper.idle() else QUIET_S / 2)
-            if self._news.is_set() and self._errands.empty() and not self._stop:
-                time.sleep(LAG_S if self._keeper.problem is None else RETRY_S)
+            if self._news.is_set():
+                self._urgent.wait(LAG_S if self._keeper.problem is None else RETRY_S)
+            self._urgent.clear()
             self._news.clear()
             stop = self._stop
             waiting = self._errands.qsize()  # those that come later want what is committed later, too

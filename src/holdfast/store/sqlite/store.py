@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -27,7 +28,9 @@ from holdfast.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
-LOOK_S = 0.05  # how often a follower looks for what other processes wrote
+# How often a follower looks for what other processes wrote: where something was just written, more follows.
+LOOK_S, SOON_S = 0.05, 0.005
+QUIET = 20.0  # the longer nothing was, the seldomer: at once again after a twentieth of that time
 
 
 class SqliteStore(BaseStore):
@@ -133,6 +136,7 @@ class SqliteListener(Listener):
         self._event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._version = self._look()
+        self._heard_at = self._loop.time()
         listeners.add(self)
 
     async def __aexit__(self, *_: object) -> None:
@@ -152,12 +156,13 @@ class SqliteListener(Listener):
 
     async def wait(self) -> None:
         """Until a commit of this process, or a sign of another's."""
-        while not self._event.is_set():
-            try:
-                await asyncio.wait_for(self._event.wait(), LOOK_S)
-            except TimeoutError:
-                if self._look() != self._version:
-                    return
+        while not self._event.is_set() and self._look() == self._version:
+            quiet = self._loop.time() - self._heard_at
+            # Not wait_for: up to Python 3.11 it loses a cancellation that comes as the event is set.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK_S, max(SOON_S, quiet / QUIET))):
+                    await self._event.wait()
+        self._heard_at = self._loop.time()
 
     def _look(self) -> int:
         row = self._db.execute("pragma data_version").fetchone()

@@ -151,7 +151,7 @@ class Writer:
             db.close(True)
 
     def _answer(self, jobs: list[Job], results: list[Any]) -> None:
-        touched = [r.session for r in results if isinstance(r, Outcome) and r.session is not None]
+        touched = [session for r in results if isinstance(r, Outcome) for session in r.touched]
         if touched:
             # Before the callers hear of it: who then asks for level mirrors must find this in them.
             self._on_commit(touched)
