@@ -122,8 +122,8 @@ async def load_view(sql: Sql, session: str) -> tuple[int | None, View]:
 
 def _with_lease(task: Task, row: dict[str, Any]) -> Task:
     """Leases and offsets move without a record; the tables know them better than the log."""
-    if row["generation"] != task.generation:
-        return task
+    if (row["generation"], row["status"]) != (task.generation, task.status):
+        return task  # a row from before: the offset of a task given back since begins anew
     return replace(task, lease_until=row["lease_until"], spool=max(task.spool, row["spool"]))
 
 

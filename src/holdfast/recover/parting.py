@@ -110,7 +110,7 @@ async def _parting(sql: Sql, head: Head, sight: Sight, level: Position) -> tuple
             if record.seq in piece.lost:
                 continue
             if record.seq > head.seq:
-                beyond += piece.proven
+                beyond += bool(piece.sure)
             elif stored.get(record.seq) != record:
                 other.append(record.seq)
             else:

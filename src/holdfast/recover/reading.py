@@ -32,8 +32,13 @@ class Piece(NamedTuple):
     records: list[Record]
     damage: str | None  # None: exactly what was written; else a word for what is wrong
     offset: int  # where the piece begins in the file
+    sure: int  # so many at its end are vouched for by their commit's checksum
     lost: frozenset[int] = frozenset()  # records of it that only stand in for what cannot be read
-    proven: bool = True  # it ends with a commit whose checksum fits
+
+    @property
+    def proven(self) -> list[Record]:
+        """The records that are exactly what was written."""
+        return self.records[len(self.records) - self.sure :]
 
 
 class _Line(NamedTuple):
@@ -67,7 +72,7 @@ def read(session: str, path: str, offset: int = 0, after: int = 0) -> Iterator[P
         if held or first > expected:
             yield _mended(held, expected, first, commit)
         else:
-            yield Piece(records, None, commit.offset)
+            yield Piece(records, None, commit.offset, len(records))
         held = []
         expected = records[-1].seq + 1
     if held:
@@ -104,10 +109,10 @@ def _commits(session: str, path: str, offset: int) -> Iterator[_Commit]:
 def _mended(held: list[_Commit], expected: int, first: int, proven: _Commit) -> Piece:
     """What is left of damaged commits, and the proven one behind them."""
     records, lost = _fill([text for commit in held for text in commit.lines], expected, first)
-    at = _records(proven.lines)[0].at
-    records = [r if r.at else r._replace(at=at) for r in records]
+    sure = _records(proven.lines)
+    records = [r if r.at else r._replace(at=sure[0].at) for r in records]
     start = held[0].offset if held else proven.offset
-    return Piece([*records, *_records(proven.lines)], _damage(held), start, lost)
+    return Piece([*records, *sure], _damage(held), start, len(sure), lost)
 
 
 def _tail(held: list[_Commit], expected: int) -> Iterator[Piece]:
@@ -123,10 +128,10 @@ def _tail(held: list[_Commit], expected: int) -> Iterator[Piece]:
         at = records[-1].at
         records = [r if r.at else r._replace(at=at) for r in records]
         lost = lost & {r.seq for r in records}
-        yield Piece(records, _damage(ending), held[0].offset, lost, False)
+        yield Piece(records, _damage(ending), held[0].offset, 0, lost)
     if not records or len(ending) < len(held):
         rest = held[len(ending) :] or held
-        yield Piece([], _damage(rest), rest[0].offset, proven=False)
+        yield Piece([], _damage(rest), rest[0].offset, 0)
 
 
 def _fill(lines: list[_Line], expected: int, end: int) -> tuple[list[Record], frozenset[int]]:

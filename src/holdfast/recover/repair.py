@@ -246,7 +246,7 @@ async def _adopt_file(
         damaged = damaged or piece.damage is not None
         if damaged and terms.salvage:
             raise PutOff
-        if proven and not piece.proven:
+        if proven and not piece.sure:
             break
         waiting += piece.records
         if len(waiting) >= enough:

@@ -80,8 +80,8 @@ def _proven(home: Home, session: str) -> dict[int, Record]:
     for path in (home.mirror(session), home.trashed(session)):
         if os.path.isfile(path) and not os.path.islink(path):
             with suppress(OSError):
-                pieces = [piece for piece in reading.read(session, path) if piece.damage is None]
-                return {record.seq: record for piece in pieces for record in piece.records}
+                pieces = reading.read(session, path)
+                return {record.seq: record for piece in pieces for record in piece.proven}
     return {}
 
 
