@@ -1,0 +1,132 @@
+"""Where Hermes keeps what: a home with its databases, and the web UI's folder of sessions."""
+
+from __future__ import annotations
+
+import os
+import re
+
+DATABASE = "state.db"
+INDEX = "_index.json"
+DELETED = "_deleted_webui_sessions.json"
+TURNS, RUNS = "_turn_journal", "_run_journal"
+
+_ID = re.compile(r"[0-9A-Za-z_-]{1,200}")
+_JOURNALED = re.compile(r"[0-9A-Za-z_.-]{1,200}")
+_LITTER = re.compile(r".*\.tmp(\.[0-9A-Za-z_.]+)?")
+
+
+class Layout:
+    """The files below one root: a home, the web UI's state folder, its sessions folder, or a database."""
+
+    def __init__(self, root: str):
+        """The root may be any of these; what there is no place for is None."""
+        root = os.path.abspath(root)
+        self.home: str | None = None
+        self.folder: str | None = None
+        self._database: str | None = None
+        if os.path.isfile(root):
+            self._database = root
+            if os.path.basename(root) == DATABASE:
+                self.home = _home_of(root)
+        elif _is_home(root):
+            self.home = root
+        elif os.path.isdir(os.path.join(root, "sessions")):
+            self.folder, self.home = os.path.join(root, "sessions"), _above(root, "webui")
+        else:
+            self.folder = root
+            self.home = (
+                _above(os.path.dirname(root), "webui") if os.path.basename(root) == "sessions" else None
+            )
+        if self.home is not None and self.folder is None:
+            self.folder = os.path.join(self.home, "webui", "sessions")
+
+    @classmethod
+    def around(cls, path: str) -> Layout:
+        """The layout that a session's file or database is in."""
+        name = os.path.basename(path)
+        return cls(os.path.dirname(path) if session_id(name) is not None else path)
+
+    def databases(self) -> list[str]:
+        """The databases that may hold a session: the home's own, then those of its profiles."""
+        if self._database is not None and self.home is None:
+            return [self._database]
+        if self.home is None:
+            return []
+        found = [os.path.join(self.home, DATABASE)]
+        profiles = os.path.join(self.home, "profiles")
+        found += [os.path.join(profiles, name, DATABASE) for name in _names(profiles)]
+        return [path for path in found if os.path.isfile(path)]
+
+    def sidecar(self, native_id: str) -> str | None:
+        """Where that session's sidecar is, or would be; None if no file can be called so."""
+        if self.folder is None or not _ID.fullmatch(native_id):
+            return None
+        return os.path.join(self.folder, f"{native_id}.json")
+
+    def names(self) -> list[str]:
+        """The names in the folder of sessions."""
+        return _names(self.folder) if self.folder is not None else []
+
+    def turn_journals(self, native_id: str) -> list[str]:
+        """The shards of its turn journal, one for each process that wrote it."""
+        if self.folder is None or not _JOURNALED.fullmatch(native_id):
+            return []
+        folder = os.path.join(self.folder, TURNS)
+        own = [
+            name
+            for name in _names(folder)
+            if name == f"{native_id}.jsonl" or (name.startswith(f"{native_id}~") and name.endswith(".jsonl"))
+        ]
+        return [os.path.join(folder, name) for name in own]
+
+    def run_journals(self, native_id: str) -> list[str]:
+        """Its run journals, one for each stream."""
+        if self.folder is None or not _JOURNALED.fullmatch(native_id) or native_id in (".", ".."):
+            return []
+        folder = os.path.join(self.folder, RUNS, native_id)
+        return [os.path.join(folder, name) for name in _names(folder) if name.endswith(".jsonl")]
+
+    def run_journal(self, native_id: str, stream: str) -> str | None:
+        """The journal of one stream, if there is one."""
+        wanted = f"{stream}.jsonl"
+        return next((path for path in self.run_journals(native_id) if os.path.basename(path) == wanted), None)
+
+
+def session_id(name: str) -> str | None:
+    """The session whose sidecar or backup has that file name."""
+    for ending in (".json.bak", ".json"):
+        if name.endswith(ending) and not name.startswith("_"):
+            stem = name[: -len(ending)]
+            return stem if _ID.fullmatch(stem) else None
+    return None
+
+
+def is_litter(name: str) -> bool:
+    """Whether that is the name of a temporary file of the web UI."""
+    return _LITTER.fullmatch(name) is not None
+
+
+def _is_home(root: str) -> bool:
+    return (
+        os.path.isfile(os.path.join(root, DATABASE))
+        or os.path.isdir(os.path.join(root, "webui"))
+        or os.path.isdir(os.path.join(root, "profiles"))
+    )
+
+
+def _home_of(database: str) -> str:
+    """The home of a database: its folder, or two above if that is a profile."""
+    folder = os.path.dirname(database)
+    above = os.path.dirname(folder)
+    return os.path.dirname(above) if os.path.basename(above) == "profiles" else folder
+
+
+def _above(folder: str, name: str) -> str | None:
+    return os.path.dirname(folder) if os.path.basename(folder) == name else None
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # none, or not for us
+        return []
