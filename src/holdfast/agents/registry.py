@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.agents import claude, codex, cursor, gemini, kimi, opencode
+from holdfast.agents import acp, claude, codex, cursor, demo, gemini, hermes, kimi, opencode
 from holdfast.agents.agent import Agent
 from holdfast.errors import BadInput, NotFound
 from holdfast.model.token import TokenRules
@@ -17,6 +17,8 @@ KNOWN: tuple[Agent, ...] = (
     opencode.AGENT,
     kimi.AGENT,
     cursor.AGENT,
+    hermes.AGENT,
+    demo.AGENT,
 )
 
 
@@ -44,7 +46,7 @@ class Registry:
                 raise BadInput(f"config: {name!r} is no name for an agent; use letters, digits and -")
             if any(name == known.name for known in KNOWN):
                 continue  # settings of an agent that we know
-            extra.append(Agent(name=name, title=str(table.get("title", name)), protocols=("acp",)))
+            extra.append(acp.entry(name, table))
         return cls((*KNOWN, *extra))
 
     def get(self, name: str) -> Agent:

@@ -1,0 +1,21 @@
+"""Hermes: hermes-agent, and its web UI."""
+
+from __future__ import annotations
+
+from holdfast.agents.agent import Agent
+from holdfast.history.reader import Reader
+
+
+def _history() -> Reader:
+    from holdfast.history.hermes import HermesReader
+
+    return HermesReader()
+
+
+AGENT = Agent(
+    name="hermes",
+    title="Hermes",
+    aliases=("hermes-agent",),
+    protocols=("acp",),  # `hermes-acp`, whose session ids are those of state.db
+    history=_history,
+)
