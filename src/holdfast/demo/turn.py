@@ -1,0 +1,337 @@
+"""One turn: a prompt's script, done step by step and told as it is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+from holdfast.demo import memory, script
+from holdfast.demo.child import Child
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, NoReturn
+
+    from holdfast.demo.server import Server
+
+GRACE_S = 0.5  # between asking a command to end and ending it
+BATCH = 200  # chunks of a spew that are written at once
+LONG = 50_000_000
+OPTIONS = [
+    {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "always", "name": "Yes, always for this tool", "kind": "allow_always"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
+
+
+class Cancelled(Exception):
+    """The client asked to stop."""
+
+
+class Failed(Exception):
+    """The turn ends with an error instead of an answer."""
+
+
+class _Stop(Exception):
+    """The script ends the turn here."""
+
+
+class _Call:
+    """A tool call on its way: asked for, running, or done."""
+
+    def __init__(self, step: dict[str, Any], id: str):
+        self.id = id
+        self.name: str = step["tool"]
+        self.command: str = step["run"]
+        self.ask: bool = step.get("ask", False)
+        self.request: int | None = None  # our request for permission that is not answered
+        self.child: Child | None = None
+        self.done = False
+
+
+class Turn:
+    """The answer to one prompt of a session."""
+
+    def __init__(self, server: Server, session: memory.Session):
+        self._server = server
+        self._session = session
+        self._usage: dict[str, Any] = {}
+        self._outcomes: list[str] = []  # of its tools
+        self._do: dict[str, Callable[[dict[str, Any]], None]] = {
+            "say": self._say,
+            "think": self._say,
+            "tool": lambda step: self._tools([step]),
+            "parallel": lambda step: self._tools(step["parallel"]),
+            "sleep": lambda step: self._pause(step["sleep"]),
+            "spew": self._spew,
+            "garbage": self._garbage,
+            "stderr": lambda step: _write_all(2, step["stderr"].encode()),
+            "usage": self._tell_usage,
+            "sum": self._sum,
+            "stop": self._stop,
+            "error": self._error,
+            "die": self._die_later,
+            "hang": self._hang,
+        }
+
+    def run(self, prompt: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+        """Do the steps; what the client is answered. Failed is raised where that is an error."""
+        session = self._session
+        session.turns += 1
+        session.add("prompt", turn=session.turns, id=session.next_id("msg"), text=prompt, at=memory.stamp())
+        stop = "end_turn"
+        try:
+            for step in steps:
+                self._do[script.kind(step)](step)
+        except _Stop as asked:
+            stop = str(asked)
+        except Cancelled:
+            stop = "cancelled"
+        except Failed as problem:
+            session.add("end", turn=session.turns, stop=None, error=str(problem), at=memory.stamp())
+            raise
+        answer: dict[str, Any] = {"usage": self._usage} if self._usage else {}
+        session.add("end", turn=session.turns, stop=stop, **answer, at=memory.stamp())
+        return {"stopReason": stop, **answer}
+
+    def _wait(self, others: Iterable[int], seconds: float | None) -> None:
+        self._server.listen(others, seconds)
+        if self._server.cancelled:
+            raise Cancelled
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        self._wait((), 0)
+        while (left := until - time.monotonic()) > 0:
+            self._wait((), left)
+
+    def _say(self, step: dict[str, Any]) -> None:
+        spoken = "say" in step
+        text: str = step["say"] if spoken else step["think"]
+        id = self._session.next_id("msg")
+        self._session.add("message" if spoken else "thought", id=id, text=text)
+        size, delay = step.get("chunk", len(text) or 1), step.get("delay", 0)
+        for start in range(0, len(text), size):
+            self._server.update(self._session.id, chunk(spoken, id, text[start : start + size]))
+            self._pause(delay)
+
+    def _spew(self, step: dict[str, Any]) -> None:
+        count: int = step["spew"]
+        id = self._session.next_id("msg")
+        self._session.add("message", id=id, text="".join([f"{i} " for i in range(count)]))
+        params = {"sessionId": self._session.id, "update": chunk(True, id, "%")}
+        line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}) + "\n"
+        before, after = line.split("%")
+        for start in range(0, count, BATCH):
+            lines = [f"{before}{i} {after}" for i in range(start, min(start + BATCH, count))]
+            self._server.wire.write("".join(lines).encode())
+            self._wait((), 0)
+
+    def _sum(self, step: dict[str, Any]) -> None:
+        well = self._outcomes.count("completed")
+        text = f"I ran {len(self._outcomes)} commands; {well} ended well. That is all I can do."
+        self._say({"say": text, "chunk": 16, "delay": 0.02})
+
+    def _garbage(self, step: dict[str, Any]) -> None:
+        start, end = {
+            "notjson": (b"this is no JSON ", b"\n"),
+            "notutf8": (b'{"jsonrpc":"2.0","method":"_demo/garbage","params":{"x":"\xff\xfe', b'"}}\n'),
+            "long": (b'{"jsonrpc":"2.0","method":"_demo/garbage","params":{"x":"', b'"}}\n'),
+        }[step["garbage"]]
+        left = step.get("bytes", LONG if step["garbage"] == "long" else 0) - len(start) - len(end)
+        self._server.wire.write(start)
+        while left > 0:
+            self._server.wire.write(b"x" * min(left, 1 << 20))
+            left -= 1 << 20
+        self._server.wire.write(end)
+
+    def _tell_usage(self, step: dict[str, Any]) -> None:
+        told: dict[str, Any] = step["usage"]
+        if "used" in told:
+            self._server.update(self._session.id, {"sessionUpdate": "usage_update", **told})
+            return
+        total = told.get("inputTokens", 0) + told.get("outputTokens", 0)
+        self._usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": total, **told}
+
+    def _stop(self, step: dict[str, Any]) -> None:
+        raise _Stop(step["stop"])
+
+    def _error(self, step: dict[str, Any]) -> None:
+        raise Failed(step["error"])
+
+    def _die_later(self, step: dict[str, Any]) -> None:
+        self._pause(step.get("delay", 0))
+        die(step["die"])
+
+    def _hang(self, step: dict[str, Any]) -> None:
+        if step["hang"] == "deaf":
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+        while True:
+            self._server.listen((), None if self._server.wire.open else 3600)
+
+    def _tools(self, steps: list[dict[str, Any]]) -> None:
+        death = next((step for step in steps if "die" in step), None)
+        dies_at = None if death is None else time.monotonic() + death.get("delay", 0)
+        calls: list[_Call] = []
+        try:
+            for step in steps:
+                if "tool" in step:
+                    calls.append(_Call(step, self._session.next_id("call")))
+                    self._begin(calls[-1])
+            while True:
+                for call in calls:
+                    self._go_on(call)
+                left = None if dies_at is None else dies_at - time.monotonic()
+                if death is not None and left is not None and left <= 0:
+                    die(death["die"])
+                if all([call.done for call in calls]) and death is None:
+                    return
+                self._wait(_outputs(calls), left)
+        except Cancelled:
+            self._end(calls)
+            raise
+
+    def _begin(self, call: _Call) -> None:
+        asks = call.ask and call.name not in self._session.always
+        given = {"command": call.command}
+        self._session.add("call", id=call.id, name=call.name, input=given)
+        self._server.update(
+            self._session.id, tool_call(call.id, call.name, given, "pending" if asks else "in_progress")
+        )
+        if not asks:
+            self._start(call)
+            return
+        self._session.add("ask", call=call.id)
+        shown = {"toolCallId": call.id, "title": call.name, "kind": "execute", "rawInput": given}
+        call.request = self._server.ask(
+            "session/request_permission",
+            {"sessionId": self._session.id, "toolCall": shown, "options": OPTIONS},
+        )
+
+    def _go_on(self, call: _Call) -> None:
+        """Do what can be done for a call without waiting."""
+        if call.request is not None:
+            self._hear_answer(call, call.request)
+        if call.child is not None and not call.done:
+            call.child.look()
+            if call.child.exit is not None:
+                well = call.child.exit == 0
+                self._finish(call, "completed" if well else "failed", call.child.output)
+
+    def _hear_answer(self, call: _Call, request: int) -> None:
+        reply = self._server.answers.pop(request, None)
+        if reply is None and self._server.wire.open:
+            return
+        call.request = None
+        option = chosen(reply)
+        self._session.add("answer", call=call.id, option=option)
+        if option not in ("yes", "always"):
+            why = "refused" if option == "no" else "nobody gave a permission"
+            self._finish(call, "failed", why)
+            return
+        if option == "always":
+            self._session.always.add(call.name)
+        self._server.update(
+            self._session.id,
+            {"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "in_progress"},
+        )
+        self._start(call)
+
+    def _start(self, call: _Call) -> None:
+        try:
+            call.child = Child(call.command, self._session.cwd)
+        except OSError as problem:
+            self._finish(call, "failed", f"it cannot be started: {problem}")
+
+    def _finish(self, call: _Call, status: str, output: str) -> None:
+        call.done = True
+        self._outcomes.append(status)
+        code = None if call.child is None else call.child.exit
+        self._session.add("result", call=call.id, status=status, exit=code, output=output)
+        self._server.update(self._session.id, tool_result(call.id, status, code, output))
+
+    def _end(self, calls: list[_Call]) -> None:
+        """End what runs, kindly first, and tell of each call that it came to nothing."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            until = time.monotonic() + GRACE_S
+            for call in calls:
+                if call.child is not None:
+                    call.child.signal(number)
+            while any([call.child is not None and call.child.exit is None for call in calls]):
+                left = until - time.monotonic()
+                if left <= 0 and number == signal.SIGTERM:
+                    break
+                self._server.listen(_outputs(calls), max(left, 0.01))
+                for call in calls:
+                    if call.child is not None:
+                        call.child.look()
+        for call in calls:
+            if not call.done:
+                output = call.child.output if call.child is not None else ""
+                self._finish(call, "failed", output + "cancelled")
+
+
+def _outputs(calls: list[_Call]) -> list[int]:
+    return [call.child.fd for call in calls if call.child is not None and call.child.fd >= 0]
+
+
+def chunk(spoken: bool, id: str, text: str) -> dict[str, Any]:
+    """A piece of a message or thought."""
+    kind = "agent_message_chunk" if spoken else "agent_thought_chunk"
+    return {"sessionUpdate": kind, "messageId": id, "content": {"type": "text", "text": text}}
+
+
+def tool_call(id: str, name: str, given: Any, status: str) -> dict[str, Any]:
+    """A call that begins."""
+    return {
+        "sessionUpdate": "tool_call",
+        "toolCallId": id,
+        "title": name,
+        "_meta": {"demo": {"toolName": name}},
+        "kind": "execute",
+        "status": status,
+        "rawInput": given,
+    }
+
+
+def tool_result(id: str, status: str, code: int | None, output: str) -> dict[str, Any]:
+    """A call that has ended."""
+    text = {"type": "text", "text": output}
+    return {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": id,
+        "status": status,
+        "content": [{"type": "content", "content": text}] if output else [],
+        "rawOutput": {"exit_code": code, "output": output},
+    }
+
+
+def chosen(reply: dict[str, Any] | None) -> str | None:
+    """The option that a reply to a request for permission names; None for anything else."""
+    result = (reply or {}).get("result")
+    outcome = result.get("outcome") if type(result) is dict else None
+    if type(outcome) is not dict or outcome.get("outcome") != "selected":
+        return None
+    option = outcome.get("optionId")
+    return option if type(option) is str else None
+
+
+def die(how: int | str) -> NoReturn:
+    """Be gone, as a crash would do it."""
+    if type(how) is str:
+        number = getattr(signal, f"SIG{how}")
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+    os._exit(how if type(how) is int else 1)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
