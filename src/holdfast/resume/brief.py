@@ -1,0 +1,151 @@
+"""The brief: what a fresh run is told of one that was cut short; bounded, and made of records only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from holdfast.resume.story import Call, Story
+
+LIMIT = 6000  # characters of a brief
+_ASKED, _SAID, _CALL = 1200, 600, 160  # characters of one of each
+_CALLS, _HALF, _PATHS, _PROCESSES = 12, 8, 15, 8  # how many are named
+
+BEGINS = "[Holdfast: an earlier run of this work was cut short; you do not remember it. This is known of it.]"
+ENDS = "[Holdfast: end of the brief. What you are asked to do follows.]"
+
+
+def brief(story: Story) -> str:
+    """The text at the head of a fresh run's prompt."""
+    parts = [
+        BEGINS,
+        f"Task {story.task} of session {story.session} was {_ended(story)}.",
+        _section("What it was asked", [_quoted(story.asked, _ASKED)]),
+        _section("Asked before that", _some(story.before, 4, 300)),
+        _section("What it did", _done(story)),
+        _section("What may be half done; nobody knows how these ended", _half(story)),
+        _section("Its last words", [_quoted(story.said, _SAID)] if story.said else []),
+        _section("Processes of it that still run", _listed(story.running, _PROCESSES, lambda p: p.shown())),
+        _section(f"The state of {story.folder}", _state(story)),
+        _section("Check first", [f"{n}. {what}" for n, what in enumerate(_checks(story), 1)]),
+    ]
+    text = "\n\n".join(part for part in parts if part)
+    room = LIMIT - len(ENDS) - 4
+    return (text if len(text) <= room else text[: room - 1] + "…") + f"\n\n{ENDS}"
+
+
+def headed(text: str, prompt: str) -> str:
+    """A prompt with its brief."""
+    return f"{text}\n\n{prompt}"
+
+
+def _ended(story: Story) -> str:
+    why = f": {_line(story.reason, 300)}" if story.reason else ""
+    return ("cut short" if story.status == "running" else story.status) + why
+
+
+def _done(story: Story) -> list[str]:
+    ended = [call for call in story.calls if call.outcome != "interrupted"]
+    shown = [f"- {_named(call)}: {call.outcome}" for call in ended[-_CALLS:]]
+    left_out = len(ended) - len(shown)
+    first = [f"- {left_out} calls before these"] if left_out else []
+    return [*first, *shown] or (["- no tool call of it has ended"] if not story.said else [])
+
+
+def _half(story: Story) -> list[str]:
+    shown = []
+    cut = [call for call in story.calls if call.outcome == "interrupted"]
+    for call in cut[-_HALF:]:
+        if call.refused:
+            shown.append(f"- {_named(call)}: it waited for a permission, and has not run")
+        else:
+            shown.append(f"- {_named(call)}: {_process(call, story)}")
+    return shown
+
+
+def _process(call: Call, story: Story) -> str:
+    command = call.input.get("command") if isinstance(call.input, dict) else None
+    ours = [
+        process
+        for process in story.running
+        if isinstance(command, str) and " ".join(command.split())[:60] in process.command
+    ]
+    if ours:
+        return f"still runs as {', '.join(process.shown() for process in ours[:3])}"
+    return "processes of that run are still there" if story.running else "no process of it runs any more"
+
+
+def _state(story: Story) -> list[str]:
+    changes = story.changes
+    if changes is None:
+        return [] if story.folder is None else ["It is not in git, so what was changed cannot be told."]
+    if changes.problem is not None:
+        return [f"git could not be asked: {_line(changes.problem, 200)}"]
+    where = f"On {changes.branch or 'no branch'} at {(changes.head or 'no commit')[:12]}."
+    if changes.clean:
+        return [f"{where} Nothing is uncommitted."]
+    lines = [where]
+    for what, paths in (("Changed", changes.changed), ("Untracked", changes.untracked)):
+        if paths:
+            lines.append(f"{what}: {_paths(paths)}")
+    return lines
+
+
+def _checks(story: Story) -> Iterator[str]:
+    if story.running:
+        yield "whether the processes above are still needed; do not start the same again beside them"
+    if any(call.outcome == "interrupted" and not call.refused for call in story.calls):
+        yield "what the half-done calls have already changed, before any of them is repeated"
+    if story.changes is not None and not story.changes.clean:
+        yield "the uncommitted changes: they are likely the work of that run"
+    yield "what of the task is done already; then go on from there"
+
+
+# --- bounded words
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    found = list(lines)
+    return "\n".join([f"{title}:", *found]) if found else ""
+
+
+def _some(texts: tuple[str, ...], most: int, length: int) -> list[str]:
+    """The first, which is likely the task itself, and the last ones."""
+    shown = [f"- {_line(text, length)}" for text in texts]
+    if len(shown) <= most:
+        return shown
+    return [shown[0], f"- {len(shown) - most} more", *shown[1 - most :]]
+
+
+def _listed(items: Iterable[Any], most: int, name: Any) -> list[str]:
+    found = list(items)
+    shown = [f"- {name(item)}" for item in found[:most]]
+    return [*shown, f"- and {len(found) - most} more"] if len(found) > most else shown
+
+
+def _paths(paths: Iterable[str]) -> str:
+    found = sorted(paths)
+    more = f" and {len(found) - _PATHS} more" if len(found) > _PATHS else ""
+    return ", ".join(_line(path, 120) for path in found[:_PATHS]) + more
+
+
+def _named(call: Call) -> str:
+    given = call.input
+    if isinstance(given, dict):
+        given = next((given[key] for key in ("command", "cmd", "file_path", "path") if given.get(key)), given)
+    shown = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    return f"{_line(call.name, 60)} {_line(shown, _CALL)}".rstrip()
+
+
+def _quoted(text: str | None, limit: int) -> str:
+    cut = _cut((text or "").strip(), limit)
+    return "\n".join(f"> {line}" for line in cut.splitlines())
+
+
+def _line(text: object, limit: int) -> str:
+    return _cut(" ".join(str(text)[: 8 * limit].split()), limit)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

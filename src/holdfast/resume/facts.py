@@ -1,0 +1,186 @@
+"""All that a verdict rests on, gathered from three witnesses: our log, the agent's store, the processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from holdfast.agents.agent import Agent
+from holdfast.history.reader import Inspection
+from holdfast.home import Home
+from holdfast.model.event import Event
+from holdfast.model.session import Session
+from holdfast.model.task import ACTIVE, Status, Task
+from holdfast.model.token import Token, current
+from holdfast.resume import native, record, surroundings, survivors
+from holdfast.resume.gap import Gap
+from holdfast.resume.record import Record
+from holdfast.resume.surroundings import Folder
+from holdfast.resume.survivors import Process
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The last task whose prompt came, or may have come, to the agent."""
+
+    task: str
+    status: Status
+    answered: bool = True  # the agent has said something as its answer
+    reason: str | None = None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one session at one moment."""
+
+    session: str
+    agent: str
+    token: str | None = None
+    revoked: str | None = None  # why its last token must not be resumed
+    elsewhere: str | None = None  # the host that it is on, if that is another one
+    waiting: tuple[str, ...] = ()  # its tasks that run or wait for their turn
+    last: Ended | None = None
+    missing: bool = False  # a task must have been there, and is not recorded
+    trusted: bool = False  # since the last task ended somebody has said that it is sound
+    other_protocol: str | None = None  # by which alone its conversation can be driven, and we cannot
+    proven: bool = True  # the agent has taken a prompt in the conversation
+    failures: tuple[str, ...] = ()  # of resumes of this token since one succeeded
+    store: Inspection | None = None  # None: nothing to look for, or an agent whose history we cannot read
+    owners: tuple[Process, ...] = ()  # living processes that hold the conversation
+    tools: tuple[Process, ...] = ()  # living processes that its dead runs have started
+    gaps: tuple[Gap, ...] = ()  # what our log has and its store lacks
+    folder: Folder = Folder()
+    wanted: str | None = None  # the folder that the caller asks for
+    can_fork: bool = False  # from the last whole turn
+    fork_at: str | None = None  # the last record of that, where it is not the last of all
+    version: str | None = None  # of the agent that would go on with it, where that was asked
+    seen: int = 0  # records of the log when it was read
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has happened that a next prompt could go on from."""
+        return self.last is not None or (self.token is not None and self.proven)
+
+
+class Source(Protocol):
+    """The part of a store that is read."""
+
+    async def session(self, session: str) -> Session:
+        """A header."""
+        ...
+
+    async def tokens(self, session: str) -> list[Token]:
+        """The lineage."""
+        ...
+
+    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
+        """The tasks of a session, in order."""
+        ...
+
+    async def events(self, session: str, after: int = 0, limit: int = 500) -> list[Event]:
+        """A page of its log."""
+        ...
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where to look."""
+
+    home: Home
+    env: Mapping[str, str]  # the agent's, as far as it tells where its store is
+    host: str
+
+
+async def gather(
+    source: Source,
+    agent: Agent,
+    place: Place,
+    session: str,
+    *,
+    but: str | None = None,
+    wanted: str | None = None,
+) -> Facts:
+    """Ask all witnesses; `but` is the task that wants to know, which is none of them."""
+    header = await source.session(session)
+    token, revoked = _token(await source.tokens(session), agent.name)
+    tasks = [task for task in await source.tasks(session=session) if task.id != but]
+    log = await _log(source, session)
+    said = record.read(log, tasks, token)
+    idle = (*ACTIVE, *(() if but is not None else ("queued",)))  # those behind the one that asks do not count
+    facts = Facts(
+        session=session,
+        agent=agent.name,
+        token=None if token is None else token.native_id,
+        revoked=revoked,
+        elsewhere=header.host if header.host not in (None, place.host) else None,
+        waiting=tuple(task.id for task in tasks if task.status in idle),
+        last=_ended(said),
+        missing=said.missing,
+        trusted=said.trusted,
+        other_protocol=_other_protocol(token, agent),
+        proven=token is None or _is_proven(token, tasks),
+        failures=said.failures,
+        wanted=wanted,
+        seen=log[-1].seq if log else 0,
+    )
+    if facts.elsewhere is not None or any(task.status in ACTIVE for task in tasks):
+        return facts  # what runs is half done in every other witness's eyes, too
+    dead = [task.id for task in tasks if task.status in survivors.DEAD]
+    replace = msgspec.structs.replace
+    facts = replace(
+        facts,
+        folder=await surroundings.look(header, said.last),
+        tools=await asyncio.to_thread(survivors.of_tasks, dead),
+    )
+    if token is None or agent.history is None:
+        return facts
+    seen = await asyncio.to_thread(
+        native.look, agent, agent.history(), place.env, place.home, token.native_id, said.shown
+    )
+    # What a run that ended well has left running is meant to be; a dead run's tools are nobody's.
+    dead_run = not native.is_whole(seen.store) or (
+        said.last is not None and said.last.status in survivors.DEAD
+    )
+    return replace(
+        facts,
+        store=seen.store,
+        owners=seen.owners,
+        tools=tuple({*facts.tools, *(seen.tools if dead_run else ())}),
+        gaps=seen.gaps,
+        can_fork=seen.can_fork,
+        fork_at=seen.fork_at,
+    )
+
+
+def _token(tokens: list[Token], agent: str) -> tuple[Token | None, str | None]:
+    """The current token; where there is none, why the last one is revoked."""
+    token = current(tokens, agent)
+    if token is not None:
+        return token, None
+    revoked = [t for t in tokens if t.agent == agent and t.status == "revoked"]
+    return None, (revoked[-1].reason or "") if revoked else None
+
+
+def _other_protocol(token: Token | None, agent: Agent) -> str | None:
+    """How a conversation is driven that is not of the mode which Holdfast drives; Cursor keeps two apart."""
+    spoken = None if token is None else token.protocol or agent.unnamed_protocol
+    return spoken if spoken != agent.protocols[0] else None
+
+
+def _is_proven(token: Token, tasks: list[Task]) -> bool:
+    """Whether the agent took a prompt in the conversation; else there may be none, or it holds the prompt."""
+    if token.task is None:
+        return True
+    return any(task.delivery == "accepted" for task in tasks if task.id == token.task)
+
+
+def _ended(said: Record) -> Ended | None:
+    last = said.last
+    return None if last is None else Ended(last.id, last.status, said.answered, last.reason)
+
+
+async def _log(source: Source, session: str) -> list[Event]:
+    events: list[Event] = []
+    while page := await source.events(session, after=events[-1].seq if events else 0):
+        events += page
+    return events

@@ -1,0 +1,274 @@
+"""The table of verdicts: each row a code, a sentence, and what shows that it applies."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from holdfast.resume import evidence
+from holdfast.resume.evidence import LACKS, STORE, Shows, when
+
+Action = Literal["resume", "fork", "fresh", "wait"]
+
+
+class Row(NamedTuple):
+    """One row of the table."""
+
+    code: str
+    action: Action
+    fact: str  # for the documents
+    text: str  # the sentence; {names} are of the evidence
+    shows: Shows
+    brief: bool = False  # a fresh run is told what happened
+    fork: bool = False  # a copy up to the last whole turn will do as well
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "task_running",
+        "wait",
+        "a task of this session runs or waits for its turn",
+        "a task of this session is running: {tasks}",
+        evidence.tasks,
+    ),
+    Row(
+        "live_owner",
+        "wait",
+        "a living process has the agent's conversation open",
+        "a living process holds this conversation: {processes}",
+        lambda facts: evidence.processes(facts.owners),
+    ),
+    Row(
+        "tools_running",
+        "wait",
+        "tools of a run that is dead still run",
+        "what the dead run had started still runs: {processes}",
+        lambda facts: evidence.processes(facts.tools),
+    ),
+    Row(
+        "other_host",
+        "wait",
+        "the session is on another host, whose store and processes cannot be seen from here",
+        "this session is on {host}, and can only be judged there",
+        lambda facts: when(facts.elsewhere is not None, host=facts.elsewhere),
+    ),
+    Row(
+        "too_soon",
+        "wait",
+        "the agent would destroy a conversation that it has begun in this very minute (Gemini)",
+        "{what}; wait until {until}",
+        evidence.too_soon,
+    ),
+    Row(
+        "no_token",
+        "fresh",
+        "there is no token",
+        "the agent never named a conversation that could be gone on with",
+        lambda facts: when(facts.token is None and facts.revoked is None),
+    ),
+    Row(
+        "token_revoked",
+        "fresh",
+        "its token was revoked",
+        "its token was revoked: {why}",
+        lambda facts: when(facts.revoked is not None, why=facts.revoked),
+    ),
+    Row(
+        "last_interrupted",
+        "fresh",
+        "the last task was interrupted",
+        "the last task, {task}, was interrupted: {why}",
+        evidence.last("interrupted"),
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        "last_cancelled",
+        "fresh",
+        "the last task was cancelled, and nobody has said since that the session can be trusted",
+        "the last task, {task}, was cancelled: {why}",
+        evidence.last("cancelled"),
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        "last_failed",
+        "fresh",
+        "the last task failed without an answer, and nobody has said since that the session can be trusted",
+        "the last task, {task}, failed without an answer: {why}",
+        evidence.last("failed"),
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        "last_unrecorded",
+        "fresh",
+        "there is a token, and no record of the task that brought it",
+        "what the agent did last in this conversation was never recorded",
+        lambda facts: when(facts.missing),
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        "never_begun",
+        "fresh",
+        "the agent never showed that it took a prompt in this conversation",
+        "the agent never showed that it took a prompt in the conversation {token}",
+        lambda facts: when(facts.token is not None and not facts.proven, token=facts.token),
+    ),
+    Row(
+        "other_protocol",
+        "fresh",
+        "the conversation is of a mode of the agent that Holdfast does not drive",
+        "the conversation is one of the agent's {protocol} mode, which Holdfast does not drive",
+        lambda facts: when(facts.other_protocol is not None, protocol=facts.other_protocol),
+    ),
+    Row(
+        "store_unknown",
+        "fresh",
+        "Holdfast does not know how this agent keeps its history",
+        "Holdfast does not know how {agent} keeps its history, so nobody can tell what it would remember",
+        evidence.unread,
+    ),
+    Row(
+        "store_missing",
+        "fresh",
+        "the agent's own history is gone or empty",
+        "the agent has no history of this conversation any more: {what}",
+        evidence.problems(*evidence.STORE["store_missing"]),
+    ),
+    Row(
+        "store_shrunk",
+        "fresh",
+        "the agent's own history is shorter than, or other than, what was seen before",
+        "the agent's own history has lost something since we last saw it: {what}",
+        evidence.problems(*evidence.STORE["store_shrunk"]),
+    ),
+    Row(
+        "store_torn",
+        "fresh",
+        "the agent's own history is torn or cannot be read",
+        "the agent's own history is damaged: {what}",
+        evidence.problems(*evidence.STORE["store_torn"]),
+    ),
+    Row(
+        "store_forked",
+        "fresh",
+        "the agent's own history parts in two: two processes wrote to it",
+        "two processes have written to this conversation: {what}",
+        evidence.problems(*evidence.STORE["store_forked"]),
+    ),
+    Row(
+        "store_broken",
+        "fresh",
+        "records of the agent's own history do not follow from each other",
+        "the agent's own history is broken: {what}",
+        evidence.problems(*evidence.STORE["store_broken"]),
+    ),
+    Row(
+        "store_ambiguous",
+        "fresh",
+        "several histories could be this conversation's",
+        "it cannot be told which history is this conversation's: {what}",
+        evidence.problems(*evidence.STORE["store_ambiguous"]),
+    ),
+    Row(
+        "store_destroyed",
+        "fresh",
+        "the agent's own way of resuming would destroy its history",
+        "a resume would destroy the agent's own history: {what}",
+        evidence.destroys,
+    ),
+    Row(
+        "store_unfinished",
+        "fresh",
+        "the last turn in the agent's own history has no end",
+        "the agent's own history is not finished: {what}",
+        evidence.problems(*evidence.STORE["store_unfinished"]),
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        "store_unsound",
+        "fresh",
+        "the agent's own history is not sound for any other reason",
+        "the agent's own history is not sound: {what}",
+        evidence.unsound,
+    ),
+    Row(
+        "dangling_call",
+        "fresh",
+        "a tool call in the agent's own history has no result",
+        "calls that have no result in the agent's own history: {names}",
+        evidence.dangling,
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        "memory_gap",
+        "fresh",
+        "the stream showed prompts, calls or results that the agent's own history lacks",
+        "the agent would not remember what it did: {missing}",
+        evidence.gap,
+        brief=True,
+    ),
+    Row(
+        "folder_gone",
+        "fresh",
+        "the folder that it worked in is gone",
+        "the folder {path} is gone",
+        evidence.gone(own=False),
+    ),
+    Row(
+        "worktree_gone",
+        "fresh",
+        "its worktree is gone",
+        "its worktree {path} is gone, and what was not committed there with it",
+        evidence.gone(own=True),
+    ),
+    Row(
+        "other_branch",
+        "fresh",
+        "its folder is on another branch than when the last task ended",
+        "{path} is on the branch {now}, and was on {was} when the last task ended",
+        evidence.other_branch,
+    ),
+    Row(
+        "other_folder",
+        "fresh",
+        "the agent's conversation, or the caller, is in another folder than the session",
+        "the session is in {path}, not in {other}",
+        evidence.other_folder,
+    ),
+    Row(
+        "resume_failed",
+        "fresh",
+        "a resume of this token has failed twice in the same way",
+        "it could not be resumed before, twice for the same reason: {why}",
+        evidence.failed_twice,
+    ),
+)
+
+SOUND = Row(
+    "sound",
+    "resume",
+    "the last task succeeded, and the log, the agent's own history and the process table agree",
+    "the last task ended well, and the log, the agent's own history and the process table agree",
+    evidence.agreement,
+)
+
+# Where a piece of evidence has a code of its own, that is the code of the reason.
+_FINER = {code: row for row, codes in STORE.items() for code in codes} | dict.fromkeys(
+    LACKS.values(), "memory_gap"
+)
+_BY_CODE = {row.code: row for row in (*ROWS, SOUND)}
+
+
+def row_of(code: str) -> Row:
+    """The row that a reason comes from."""
+    return _BY_CODE.get(_FINER.get(code, code), _BY_CODE["store_unsound"])
+
+
+def codes_of(row: Row) -> list[str]:
+    """The codes that its reasons may have."""
+    finer = [code for code, name in _FINER.items() if name == row.code]
+    return finer or [row.code]
