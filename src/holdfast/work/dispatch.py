@@ -1,0 +1,278 @@
+"""From what a person wants done to a queued task; all that can be refused is refused here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import msgspec
+
+from holdfast import clock, errors, ids
+from holdfast.agents.agent import Agent
+from holdfast.agents.find import find, traps, version
+from holdfast.git import worktree
+from holdfast.model.change import Create
+from holdfast.model.session import Session
+from holdfast.model.task import Task
+from holdfast.resume import verdict
+from holdfast.resume.facts import Facts
+from holdfast.resume.verdict import Verdict, judge
+from holdfast.store.contract import Dispatch
+from holdfast.work import beginning, judging, succession
+from holdfast.work.context import Context
+from holdfast.work.wish import Wish
+from holdfast.work.words import header
+from holdfast.work.worker import WORKER
+
+TITLE = 80  # characters of a prompt that become a session's title
+TRIES = 10  # of a session that goes on while it is judged
+
+
+async def dispatch(context: Context, wish: Wish, *, by: str, retry_of: str | None = None) -> Task:
+    """Queue it where it belongs: in the session of its key where that is safe, else in a fresh one."""
+    if not wish.prompt.strip():
+        raise errors.BadInput("the prompt is empty")
+    if wish.time_limit_s is not None and wish.time_limit_s <= 0:
+        raise errors.BadInput("a time limit is more than 0 seconds")
+    for last in [False] * (TRIES - 1) + [True]:
+        try:
+            session = await _existing(context, wish)
+            if session is None:
+                return await _new(context, wish, by)
+            return await _Dispatcher(context, wish, session, by, retry_of).go()
+        except (errors.PlanChanged, errors.KeyTaken):  # somebody was quicker: look again
+            if last:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+async def _existing(context: Context, wish: Wish) -> Session | None:
+    """The session that is meant, if there is one."""
+    if wish.session is not None:
+        session = await context.store.session(await context.store.resolve(wish.session))
+        if session.state != "live":
+            raise errors.IllegalChange(
+                f"session {session.id} is {session.state}",
+                hint="`holdfast unarchive` or `restore` brings it back",
+            )
+    elif wish.key is not None:
+        live = (await context.store.sessions(state="live", key=wish.key, empty=True, limit=1)).sessions
+        if not live:
+            return None
+        session = live[0]
+    else:
+        return None
+    if wish.agent is not None and context.registry.get(wish.agent).name != session.agent:
+        raise errors.BadInput(f"session {session.id} is one of {session.agent}, not of {wish.agent}")
+    check_agent(context, session.agent)
+    return session
+
+
+class _Dispatcher:
+    """One wish for one session that is there."""
+
+    def __init__(self, context: Context, wish: Wish, session: Session, by: str, retry_of: str | None):
+        self._context = context
+        self._wish = wish
+        self._session = session
+        self._by = by
+        self._retry_of = retry_of
+
+    async def go(self) -> Task:
+        """Judge, and queue it accordingly or say why not."""
+        wish = self._wish
+        wanted = None
+        if wish.cwd is not None and wish.session is None and not succession.is_in(self._session, wish.cwd):
+            wanted = succession.folder(wish.cwd)
+        facts = await judging.facts(self._context, self._session, wanted=wanted)
+        found = judge(facts, fork=wish.how == "fork" or wish.fork)
+        if wish.how in ("resume", "fork", "anyway") and facts.token is None:
+            raise errors.NoToken(f"session {self._session.id} has no token to resume with")
+        if facts.waiting:
+            behind = wish.queue or wish.session is not None
+            if wish.how is not None:  # who wants it forked, fresh or anyway means the present state
+                behind = wish.queue and wish.how == "resume"
+            if not behind:
+                first = facts.waiting[0]
+                raise self._running(f"task {first} of session {self._session.id} is running", found)
+            return await self._queue(queue=True)
+        match wish.how:
+            case "anyway":
+                return await self._anyway(facts, found)
+            case "fresh":
+                return await self._fresh(facts, found)
+            case "fork":
+                return await self._fork(facts, found)
+            case "resume" if not facts.begun:
+                raise beginning.unsafe(found)
+        if not facts.begun:
+            return await self._queue(seen=facts.seen, **await self._still_untold())
+        if facts.elsewhere is not None or found.action == "resume":
+            return await self._queue(seen=facts.seen)
+        match found.action:
+            case "wait":
+                if wish.queue or verdict.passes(found):
+                    return await self._queue(seen=facts.seen)
+                raise self._running(verdict.told(found), found)
+            case _ if wish.session is not None:
+                raise beginning.unsafe(found)
+            case "fork":
+                return await self._fork(facts, found)
+        return await self._fresh(facts, found)
+
+    async def _queue(
+        self, *, queue: bool = False, seen: int | None = None, events: tuple[Any, ...] = (), **options: Any
+    ) -> Task:
+        """In the session itself; how it begins is judged once more when its turn comes."""
+        insists = {beginning.INSISTS: True} if self._wish.session is not None else {}
+        return await self._context.store.dispatch(
+            Dispatch(
+                self._session.id,
+                self._wish.prompt,
+                {**self._options(), **insists, **options},
+                self._retry_of,
+                seen=seen,
+                queue=queue,
+                events=events,
+            )
+        )
+
+    async def _still_untold(self) -> dict[str, Any]:
+        """The brief that a run was to get which never came to its agent is for the next one."""
+        tasks = await self._context.store.tasks(session=self._session.id)
+        owed = any(task.options.get(beginning.BRIEF) for task in tasks)
+        return {beginning.BRIEF: True} if owed and self._wish.brief else {}
+
+    async def _anyway(self, facts: Facts, found: Verdict) -> Task:
+        agent = self._context.registry.get(self._session.agent)
+        known = await asyncio.to_thread(known_traps, self._context, agent)
+        overruled = (judging.overruling(found, self._by, known),) if found.action != "resume" else ()
+        return await self._queue(seen=facts.seen, events=overruled, begin="anyway")
+
+    async def _fresh(self, facts: Facts, found: Verdict) -> Task:
+        told = {beginning.BRIEF: self._wish.brief and verdict.wants_brief(found)}
+        where = succession.place(self._session, self._wish.cwd)
+        new, made = ids.new(ids.SESSION), None
+        if self._wish.worktree and where.worktree is None:
+            made = await worktree.make(where.cwd, new, self._context.home.worktrees, clock.now())
+            where = where._replace(worktree=made)
+        dispatched = succession.fresh(
+            self._session,
+            found,
+            where,
+            prompt=self._wish.prompt,
+            options={**self._options(), **told},
+            by=self._by,
+            retry_of=self._retry_of,
+            seen=facts.seen,
+            new=new,
+        )
+        try:
+            return await self._context.store.dispatch(dispatched)
+        except errors.Refused:
+            if made is not None:
+                await worktree.remove(made)
+            raise
+
+    async def _fork(self, facts: Facts, found: Verdict) -> Task:
+        if found.action == "wait":
+            raise self._running(verdict.told(found), found)
+        if not facts.can_fork or found.action == "fresh":
+            agent = self._context.registry.get(self._session.agent)
+            why = verdict.told(found) if found.action == "fresh" else "it has no whole turn to copy"
+            raise errors.ResumeUnsafe(
+                f"session {self._session.id} cannot be forked: "
+                + (why if agent.forks is not None else f"{agent.title} has no way to do that"),
+                hint="begin anew with --fresh",
+                reasons=judging.reasons(found),
+            )
+        copied = {
+            beginning.BEGIN: beginning.FORK,
+            beginning.FORK: {"of": facts.token, "at": facts.fork_at},
+            beginning.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
+        }
+        where = succession.place(self._session, None)
+        return await self._context.store.dispatch(
+            succession.fork(
+                self._session,
+                found,
+                where,
+                prompt=self._wish.prompt,
+                options={**self._options(), **copied},
+                by=self._by,
+                seen=facts.seen,
+            )
+        )
+
+    def _options(self) -> dict[str, Any]:
+        here = self._session.host in (None, self._context.owner.host)
+        return options(self._context, self._wish, here=here)
+
+    def _running(self, text: str, found: Verdict) -> errors.SessionRunning:
+        facts = {key: value for reason in found.reasons for key, value in reason.evidence.items()}
+        named = {key: facts[key] for key in ("tasks", "processes") if key in facts}
+        task = {"task": named["tasks"][0]} if "tasks" in named else {}
+        behind = self._wish.how in (None, "resume")
+        hint = "--queue puts it behind that" if behind else "wait for it, or cancel it"
+        if not task:
+            hint += f"; `holdfast resume {found.session} --fresh` does not wait"
+        return errors.SessionRunning(text, hint=hint, session=found.session, **task, **named)
+
+
+def options(context: Context, wish: Wish, *, here: bool = True) -> dict[str, Any]:
+    """What a wish says of how its task is run; `here`: this worker means to run it."""
+    found: dict[str, Any] = {WORKER: msgspec.to_builtins(context.owner)} if here else {}
+    if wish.permissions is not None:
+        found["permissions"] = wish.permissions
+    if wish.time_limit_s is not None:
+        found["time_limit_s"] = wish.time_limit_s
+    if not wish.brief:
+        found[beginning.BRIEF] = False
+    return found
+
+
+async def _new(context: Context, wish: Wish, by: str) -> Task:
+    if wish.agent is None:
+        raise errors.BadInput("which agent?", hint="name one with -a; `holdfast agents` lists them")
+    create = Create(
+        agent=check_agent(context, wish.agent),
+        key=wish.key,
+        cwd=succession.folder(wish.cwd or _here()),
+        host=context.owner.host,
+        title=header(wish.prompt, TITLE),
+    )
+    told = options(context, wish)
+    if not wish.worktree:
+        return await context.store.dispatch(Dispatch(ids.new(ids.SESSION), wish.prompt, told, create=create))
+    session = await context.store.create_session(**msgspec.structs.asdict(create))
+    try:
+        made = await worktree.make(create.cwd or "", session.id, context.home.worktrees, clock.now())
+    except errors.HoldfastError:
+        await context.store.delete(session.id, by, "no worktree could be made for it")
+        raise
+    await context.store.describe(session.id, worktree=made)
+    return await context.store.dispatch(Dispatch(session.id, wish.prompt, told, queue=True))
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise errors.BadInput("the folder that you are in is gone", hint="give another with --cwd") from None
+
+
+def known_traps(context: Context, agent: Agent) -> list[str]:
+    """What is known not to work with the version that is installed here."""
+    found = find(agent, context.settings.tables.get(agent.name, {}), context.env)
+    return [] if found is None else traps(agent, version(found))
+
+
+def check_agent(context: Context, name: str) -> str:
+    """The registry's name of an agent that can be run here."""
+    agent = context.registry.get(name)
+    if agent.launch is None:
+        raise errors.AgentUnusable(f"{agent.title} cannot be run by Holdfast yet")
+    if find(agent, context.settings.tables.get(agent.name, {}), context.env) is None:
+        raise errors.AgentMissing(f"{agent.title} is not installed here", hint=agent.install)
+    return agent.name

@@ -1,0 +1,71 @@
+"""The `[run]` and `[agents.NAME]` tables of config.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.drive.driver import Policy
+from holdfast.errors import BadInput
+
+T = TypeVar("T")
+
+
+class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How tasks are run on this machine."""
+
+    at_once: int = 4  # tasks that run at the same time
+    permissions: Policy = "ask"
+    time_limit_s: float | None = None  # for a task that brings none
+    grace_s: float = 10.0  # from asking an agent to stop to ending it
+    leave_s: float = 20.0  # from an agent's final word to ending it
+    keep_days: float = 30.0  # a task's compressed stdio
+
+
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the user says of one agent."""
+
+    title: str | None = None
+    path: str | None = None  # its program, where PATH does not lead to it
+    command: tuple[str, ...] = ()  # the same with arguments; for an agent of the user's own
+    args: tuple[str, ...] = ()  # added to its command line
+    env: dict[str, str] = {}
+    keeps: tuple[str, ...] = ()  # more variables of the user's environment that it gets
+    at_once: int | None = None
+    permissions: Policy | None = None
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Both."""
+
+    run: RunSettings = RunSettings()
+    agents: dict[str, AgentSettings] = {}
+    tables: dict[str, dict[str, Any]] = {}  # of the agents, as they are written
+
+    def of(self, agent: str) -> AgentSettings:
+        """What was said of one agent."""
+        return self.agents.get(agent, AgentSettings())
+
+
+def read(config: Mapping[str, Any]) -> Settings:
+    """The settings of a config; BadInput names what is wrong with them."""
+    agents = config.get("agents", {})
+    if not isinstance(agents, dict):
+        raise BadInput("config: agents must be a table")
+    run = _table("run", config.get("run", {}), RunSettings)
+    if run.at_once < 1:
+        raise BadInput("config: run.at_once must be at least 1")
+    return Settings(
+        run=run,
+        agents={name: _table(f"agents.{name}", table, AgentSettings) for name, table in agents.items()},
+        tables=agents,
+    )
+
+
+def _table(name: str, table: Any, shape: type[T]) -> T:
+    try:
+        return msgspec.convert(table, shape)
+    except msgspec.ValidationError as problem:
+        raise BadInput(f"config: [{name}]: {problem}", hint="see docs/configuration.md") from None

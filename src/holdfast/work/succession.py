@@ -1,0 +1,114 @@
+"""A session that takes the place of another: fresh, or as a copy of its conversation."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from holdfast import errors, ids
+from holdfast.model.change import Create
+from holdfast.model.session import Link, Session, Worktree
+from holdfast.resume.verdict import Verdict, told
+from holdfast.store.contract import Dispatch, Replacing
+from holdfast.work import judging
+from holdfast.work.words import header
+
+REASON = 500  # characters of the reasons in the note of the session that was put away
+
+
+class Place(NamedTuple):
+    """Where the new session works."""
+
+    cwd: str
+    worktree: Worktree | None
+
+
+def place(old: Session, wanted: str | None) -> Place:
+    """The folder that is asked for, else that of the old session, in whose worktree the half-done work is."""
+    if wanted is not None and not is_in(old, wanted):
+        return Place(folder(wanted), None)
+    if old.worktree is not None:
+        return Place(old.cwd or old.worktree.path, old.worktree)
+    if old.cwd is None:
+        raise errors.BadInput(f"session {old.id} has no folder", hint="give one with --cwd")
+    return Place(folder(old.cwd), None)
+
+
+def is_in(session: Session, path: str) -> bool:
+    """Whether a session was begun in that folder; it may have a worktree of it."""
+    return session.cwd is not None and os.path.realpath(path) == os.path.realpath(session.cwd)
+
+
+def folder(path: str) -> str:
+    """A folder that is there."""
+    found = os.path.realpath(path)
+    if not os.path.isdir(found):
+        raise errors.BadInput(f"there is no folder {found}", hint="make it, or give another with --cwd")
+    return found
+
+
+def fresh(
+    old: Session,
+    found: Verdict,
+    where: Place,
+    *,
+    prompt: str,
+    options: dict[str, Any],
+    by: str,
+    retry_of: str | None = None,
+    moved: tuple[str, int] | None = None,
+    seen: int | None = None,
+    new: str | None = None,
+) -> Dispatch:
+    """A new session that begins anew; the old one keeps its token and its log, and is put away."""
+    new = new or ids.new(ids.SESSION)
+    return Dispatch(
+        session=new,
+        prompt=prompt,
+        options=options,
+        retry_of=retry_of,
+        create=_create(old, where, prompt, "fresh", key=old.key),
+        replaces=Replacing(old.id, by, _note(new, found), moved),
+        seen=seen,
+        events=(judging.warning(found),),
+    )
+
+
+def fork(
+    old: Session,
+    found: Verdict,
+    where: Place,
+    *,
+    prompt: str,
+    options: dict[str, Any],
+    by: str,
+    seen: int,
+) -> Dispatch:
+    """A new session that begins as a copy; it takes the old one's place if that cannot be gone on with."""
+    new = ids.new(ids.SESSION)
+    instead = found.action != "resume"
+    return Dispatch(
+        session=new,
+        prompt=prompt,
+        options=options,
+        create=_create(old, where, prompt, "fork", key=old.key if instead else None),
+        replaces=Replacing(old.id, by, _note(new, found)) if instead else None,
+        seen=seen if instead else None,
+        events=(judging.warning(found),) if instead else (),
+    )
+
+
+def _create(old: Session, where: Place, prompt: str, relation: str, *, key: str | None) -> Create:
+    return Create(
+        agent=old.agent,
+        key=key,
+        cwd=where.cwd,
+        host=old.host,
+        title=old.title or header(prompt, 80),
+        worktree=where.worktree,
+        link=Link(old.id, relation),
+    )
+
+
+def _note(new: str, found: Verdict) -> str:
+    return header(f"it goes on in session {new}: {told(found)}", REASON)
