@@ -26,17 +26,26 @@ def ask(home: Home, location: Location, question: Callable[[Sql], Awaitable[T]])
         from holdfast.store.postgres.asking import ask_once
 
         return asyncio.run(ask_once(location.address, question))
+    db = open_sqlite(home, location)
+    try:
+        return answer(db, location.address, question)
+    finally:
+        db.close()
+
+
+def answer(db: apsw.Connection, path: str, question: Callable[[Sql], Awaitable[T]]) -> T:
+    """The same on a connection that is open."""
     from holdfast.store import steps
     from holdfast.store.sqlite.connection import translated
     from holdfast.store.sqlite.sql import SqliteSql
 
-    db = open_sqlite(home, location)
-    try:
-        with translated(location.address):
-            db.execute("begin")
+    with translated(path):
+        db.execute("begin")
+        try:
             return steps.run(question(SqliteSql(db)))  # type: ignore[arg-type]
-    finally:
-        db.close()
+        finally:
+            if db.in_transaction:  # an error may have ended it
+                db.execute("rollback")
 
 
 def open_sqlite(home: Home, location: Location) -> apsw.Connection:

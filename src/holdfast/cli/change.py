@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
+import sys
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
 
-from holdfast import config
-from holdfast.agents.registry import Registry
 from holdfast.cli import options, output
-from holdfast.cli.ask import require
-from holdfast.model.session import Session
+from holdfast.cli.changing import changing
+from holdfast.cli.who import who
+from holdfast.errors import Refused
+from holdfast.model.session import Session, Worktree
 from holdfast.store.base import BaseStore
-from holdfast.store.opening import open_store
 
 
 class Verb(NamedTuple):
@@ -63,12 +62,19 @@ def parser(name: str) -> argparse.ArgumentParser:
     made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
     if verb.reasoned:
         made.add_argument("--reason", default="by hand", help="kept with it")
-    made.set_defaults(verb=verb, reason="")
+    if name == "restore":
+        made.add_argument("--native", action="store_true", help="the agent's own transcript, from our copy")
+        made.add_argument("--dry-run", action="store_true", help="with --native: only show what it would do")
+    made.set_defaults(verb=verb, reason="", native=False)
     return made
 
 
 def run(given: argparse.Namespace) -> int:
     """Make the change and say so."""
+    if given.native:
+        from holdfast.cli import transcripts
+
+        return transcripts.restore(given)
     session = asyncio.run(_apply(given))
     if given.json:
         output.json_line(msgspec.to_builtins(session))
@@ -79,19 +85,26 @@ def run(given: argparse.Namespace) -> int:
 
 async def _apply(given: argparse.Namespace) -> Session:
     home, location = options.place(given)
-    require(home, location)
-    rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
-    store = await open_store(location, home, rules)
-    try:
+    async with changing(home, location) as store:
         session = await store.resolve(given.session)
-        changed: Session = await given.verb.change(store, session, _who(), given.reason)
-        return changed
-    finally:
-        await store.close()
+        changed: Session = await given.verb.change(store, session, who(), given.reason)
+        shared = changed.worktree is not None and await _is_shared(store, changed.worktree)
+    if changed.state == "deleted" and changed.worktree is not None and not shared:
+        await _remove(changed.worktree)
+    return changed
 
 
-def _who() -> str:
+async def _is_shared(store: BaseStore, made: Worktree) -> bool:
+    """Whether another session works there: one that goes on from the deleted one has its worktree, too."""
+    found = (await store.sessions(text=made.branch, empty=True)).sessions
+    return any(session.worktree is not None and session.worktree.path == made.path for session in found)
+
+
+async def _remove(made: Worktree) -> None:
+    """Take a deleted session's worktree away, unless something could be lost with it."""
+    from holdfast.git import worktree
+
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+        await worktree.remove(made)
+    except Refused as problem:
+        print(f"holdfast: {problem.message}", file=sys.stderr)

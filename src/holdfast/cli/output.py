@@ -14,7 +14,12 @@ from holdfast import clock
 
 def json_line(value: Any) -> None:
     """One value as JSON on one line."""
-    text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        line.encode()
+    except UnicodeEncodeError:  # lone surrogates, which some locales would print as bytes that are no UTF-8
+        line = json.dumps(value, separators=(",", ":"))
+    text(line)
 
 
 def text(line: str) -> None:

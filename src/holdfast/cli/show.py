@@ -10,6 +10,8 @@ from holdfast.cli.ask import ask
 from holdfast.store import reads
 
 if TYPE_CHECKING:
+    from holdfast.home import Home
+    from holdfast.store.location import Location
     from holdfast.store.sql import Sql
 
 FIELDS = ("id", "title", "agent", "key", "state", "cwd", "host", "created_at", "updated_at", "events")
@@ -39,7 +41,21 @@ def run(given: argparse.Namespace) -> int:
         output.json_line(found)
     else:
         _print(found["session"], found["tokens"], found["tasks"])
+        _print_verdict(home, location, found["session"])
     return 0
+
+
+def _print_verdict(home: Home, location: Location, session: dict[str, Any]) -> None:
+    """Whether a next prompt would go on with it; only for people, for it takes a look around."""
+    if session["state"] == "deleted" or not session["tasks"]:
+        return
+    import asyncio
+
+    from holdfast.cli.verdict import verdict
+
+    found = asyncio.run(verdict(home, location, session["id"]))
+    for reason in found.reasons:
+        output.text(f"{'verdict':<13} {found.action}: {output.plain(reason.text)}")
 
 
 def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None:

@@ -1,0 +1,142 @@
+"""`holdfast import`: adopt sessions that agents had without us."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast import errors, fsio
+from holdfast.cli import crew, native, options, output
+from holdfast.cli.progress import Bar
+from holdfast.history.adopting import Adopted, Came, adopt_all
+from holdfast.history.reader import Place, Reader
+from holdfast.home import Home
+from holdfast.work.context import Context
+from holdfast.work.service import opened
+
+Json = dict[str, Any]
+
+HANDS = 4  # processes, at the most
+AT_ONCE = 4  # sessions that go to the store together
+WORTH = 4  # transcripts for which one more is started
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which sessions of which agent."""
+    made = options.parser(name, "Adopt an agent's existing sessions; none is taken twice.")
+    native.add_names(made, many=True)
+    made.add_argument("--cwd", metavar="DIR", help="only those of this folder")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Adopt them; one that cannot be read does not stop the rest."""
+    reader, root = native.reader_of(given)
+    places = _places(given, reader, root)
+    adopted, failed = _import(given, places)
+    new = [a for a in adopted if a["new"]]
+    events = sum(a["events"] for a in adopted)
+    if given.json:
+        output.json_line({"adopted": adopted, "failed": failed})
+    else:
+        here = len(adopted) - len(new)
+        print(f"{len(new)} sessions adopted, {here} were here already, {events} events added")
+    for problem in failed:
+        print(f"holdfast: {problem['path']}: {problem['message']}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _places(given: argparse.Namespace, reader: Reader, root: str) -> list[Place]:
+    if given.names:
+        return [native.one(reader, root, name) for name in given.names]
+    cwd = os.path.realpath(given.cwd) if given.cwd else None
+    return sorted(reader.sessions(root, cwd), key=lambda place: place.updated_at or "")
+
+
+def _import(given: argparse.Namespace, places: list[Place]) -> tuple[list[Json], list[Json]]:
+    home, location = options.place(given)
+    bar = Bar("importing", len(places))
+    bar.at(0)
+    done: dict[int, list[Json]] = {}
+    jobs = _jobs(places)
+
+    def tell(job: int, came: list[Json]) -> None:
+        done[job] = came
+        bar.at(sum(map(len, done.values())), jobs[job][-1].native_id)
+
+    async def adopt(given_out: Iterable[int], tell: crew.Tell) -> None:
+        reader, _ = native.reader_of(given)
+        async with opened(home, location, os.environ) as context:
+            for job in given_out:
+                tell(job, await _adopt(context, reader, jobs[job]))
+
+    def work(given_out: Iterable[int], tell: crew.Tell) -> None:
+        asyncio.run(adopt(given_out, tell))
+
+    with _alone(home):
+        crew.share(_hands(places), len(jobs), work, tell)
+    bar.end()
+    told = [one for job in sorted(done) for one in done[job]]
+    return [one for one in told if "message" not in one], [one for one in told if "message" in one]
+
+
+def _jobs(places: list[Place]) -> list[list[Place]]:
+    """Some sessions each, and those of one id together: one must find what the other made."""
+    of_id: dict[str, list[Place]] = {}
+    for place in places:
+        of_id.setdefault(place.native_id, []).append(place)
+    jobs: list[list[Place]] = []
+    for same in of_id.values():
+        if not jobs or len(jobs[-1]) >= AT_ONCE:
+            jobs.append([])
+        jobs[-1] += same
+    return jobs
+
+
+def _hands(places: list[Place]) -> int:
+    """How many processes are worth their start; a database of many sessions is copied for each of them."""
+    # Two for each core: one that waits for the disk, or for its turn to write, leaves it to another.
+    return min(HANDS, 2 * (os.cpu_count() or 1), len({place.path for place in places}) // WORTH)
+
+
+@contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """Be the only import in this home; also what a killed one forked is waited for."""
+    fsio.make_folder(home.path)
+    path = os.path.join(home.path, "import.lock")
+    with fsio.reported(path):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("holdfast: waiting for another import into this home", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+async def _adopt(context: Context, reader: Reader, places: list[Place]) -> list[Json]:
+    """What came of each session, or why nothing did."""
+
+    def protocol(place: Place) -> str | None:
+        return context.registry.get(place.agent).protocol_of(place.form)
+
+    host = socket.gethostname()
+    came = await adopt_all(context.store, reader, places, host=host, protocol=protocol)
+    return [_told(place, one) for place, one in zip(places, came, strict=True)]
+
+
+def _told(place: Place, came: Came) -> Json:
+    if isinstance(came, Adopted):
+        return {"native_id": place.native_id, **came._asdict()}
+    message = came.message if isinstance(came, errors.HoldfastError) else str(came)
+    return {"native_id": place.native_id, "path": place.path, "message": message}

@@ -1,0 +1,35 @@
+"""A bar for long work, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+WIDTH = 30
+EVERY_S = 0.1
+
+
+class Bar:
+    """How far something has come, on standard error; silent where that is no terminal."""
+
+    def __init__(self, what: str, total: float):
+        self._what = what
+        self._total = total
+        self._shown = sys.stderr.isatty()
+        self._told = 0.0
+
+    def at(self, done: float, note: str = "") -> None:
+        """Show that so much is done."""
+        now = time.monotonic()
+        if not self._shown or now - self._told < EVERY_S:
+            return
+        self._told = now
+        part = min(1.0, done / self._total) if self._total else 1.0
+        filled = round(part * WIDTH)
+        line = f"{self._what} [{'█' * filled}{'·' * (WIDTH - filled)}] {part:4.0%} {note}"
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,36 @@
+"""`holdfast redispatch`: interrupted tasks once more."""
+
+from __future__ import annotations
+
+import argparse
+
+from holdfast.cli import background, options, output, sending
+from holdfast.cli.who import who
+from holdfast.errors import BadInput
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which tasks."""
+    made = options.parser(name, "Run interrupted tasks once more: each once, each by its session's verdict.")
+    made.add_argument("--interrupted", action="store_true", help="all that were interrupted")
+    made.add_argument("--key", help="only those of this thread")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Queue them, and say what became of each."""
+    if not given.interrupted:
+        raise BadInput("which tasks?", hint="--interrupted")
+    home, location = options.place(given)
+    made = background.start(home, location, {"wish": "again", "key": given.key}, who())
+    sending.tell_settled(made)
+    if given.json:
+        output.json_line(made)
+        return 0
+    for one in made["redispatched"]:
+        print(f"task {one['of']} is run again as {one['task']} of session {one['session']}")
+    for one in made["skipped"]:
+        output.text(f"task {one['task']} is not: {output.plain(one['message'])}")
+    if not made["redispatched"] and not made["skipped"]:
+        print("no task was interrupted")
+    return 0

@@ -1,0 +1,99 @@
+"""Events as a person reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import output
+
+if TYPE_CHECKING:
+    from holdfast.store.sql import Row
+
+LONG = 2000  # characters of an event shown to a person
+OUTPUT_LINES = 12  # of a tool's output
+
+_COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+class Teller:
+    """Turns log rows into readable text, coloured on a terminal."""
+
+    def __init__(self, coloured: bool | None = None):
+        if coloured is None:
+            coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self._coloured = coloured
+
+    def line(self, row: Row) -> str:
+        """One line with place and time, for `log`."""
+        seq, kind, at, _task, replayed, _origin, _spool, _last, body = row
+        mark = " (replayed)" if replayed else ""
+        shown = output.plain(_gist(kind, json.loads(body)))[:LONG]
+        return f"{seq:>5} {at[:10]} {at[11:19]} {kind}{mark}: {shown}"
+
+    def told(self, row: Row) -> str | None:
+        """The event as part of a run that is followed; None for what a follower need not see."""
+        kind, body = row[1], json.loads(row[8])
+        paint = self._paint
+        match kind:
+            case "user":
+                return paint("bold", "> " + _many(body["text"]))
+            case "assistant":
+                return _many(body["text"])
+            case "thinking":
+                return paint("dim", _many(body["text"]))
+            case "tool_progress":
+                return paint("cyan", f"⚙ {output.plain(body['name'])} ") + _input(body["input"])
+            case "tool_summary":
+                return self._summary(body)
+            case "permission":
+                return self._permission(body, row[3])
+            case "error":
+                return paint("red", "✗ " + _many(body["text"]))
+            case "notice":
+                return paint("yellow", "! " + _many(body["text"]))
+        return None
+
+    def _summary(self, body: dict[str, Any]) -> str:
+        mark, colour = {"ok": ("✓", "green"), "error": ("✗", "red")}.get(body["outcome"], ("⚡", "yellow"))
+        took = f" {body['duration_ms'] / 1000:.1f} s" if "duration_ms" in body else ""
+        head = self._paint(colour, f"{mark} {output.plain(body['name'])} {body['outcome']}{took}")
+        lines = _many(body["output"]).splitlines()
+        more = [f"  … {len(lines) - OUTPUT_LINES} more lines"] if len(lines) > OUTPUT_LINES else []
+        return "\n".join([head, *[self._paint("dim", f"  {t}") for t in (*lines[:OUTPUT_LINES], *more)]])
+
+    def _permission(self, body: dict[str, Any], task: str | None) -> str:
+        what = f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
+        if body.get("answer") is None:
+            how = f"holdfast answer {task} allow|deny"
+            return self._paint("yellow", f"? may it run {what}") + f"\n  {how}"
+        return self._paint("dim", f"  {body['answer']} by {body.get('by')}: {what}")
+
+    def _paint(self, colour: str, text: str) -> str:
+        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._coloured and text else text
+
+
+def _many(value: object) -> str:
+    """Text of several lines, bounded, with nothing in it that moves the cursor."""
+    shown = str(value)
+    if len(shown) > 4 * LONG:
+        shown = shown[: 4 * LONG] + "…"
+    return "\n".join(output.plain(line) for line in shown.splitlines())
+
+
+def _input(value: object) -> str:
+    if isinstance(value, dict) and isinstance(value.get("command"), str):
+        return output.plain(value["command"])[:LONG]
+    return output.plain(json.dumps(value, ensure_ascii=False))[:LONG]
+
+
+def _gist(kind: str, body: dict[str, Any]) -> str:
+    if "text" in body:
+        return str(body["text"])
+    if kind == "tool_progress":
+        return f"{body['name']} {json.dumps(body['input'], ensure_ascii=False)}"
+    if kind == "tool_summary":
+        return f"{body['name']} {body['outcome']}: {body['output']}"
+    return ", ".join(f"{name} {value}" for name, value in body.items())

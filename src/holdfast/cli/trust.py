@@ -1,0 +1,41 @@
+"""`holdfast trust`: somebody has looked, and found a session sound whose last task did not end well."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import Any
+
+from holdfast.cli import options, output
+from holdfast.cli.changing import changing
+from holdfast.cli.who import who
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which session, and why."""
+    made = options.parser(name, "Trust a session again whose last task was cancelled or failed.")
+    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
+    made.add_argument("--reason", default="by hand", help="kept with it")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Record it; the verdict then no longer counts how the last task ended."""
+    told = asyncio.run(_trust(given))
+    if given.json:
+        output.json_line(told)
+    else:
+        print(
+            f"{told['session']} is trusted after {told['task']}; see `holdfast verdict` for what else counts"
+        )
+    return 0
+
+
+async def _trust(given: argparse.Namespace) -> dict[str, Any]:
+    from holdfast.work.trusting import trust
+
+    home, location = options.place(given)
+    async with changing(home, location) as store:
+        session = await store.resolve(given.session)
+        last = await trust(store, session, who(), given.reason)
+        return {"session": session, "task": last.id, "by": who(), "reason": given.reason}
