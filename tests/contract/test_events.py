@@ -13,6 +13,7 @@ from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import BODY_HAS, NewEvent
 from holdfast.model.task import Task
 from holdfast.store.base import BaseStore
+from holdfast.store.contract import Committed
 from tests.conftest import Opener
 from tests.contract.model import OWNER, log_of, nothing_changes, origin, said
 
@@ -37,6 +38,26 @@ async def test_seq_has_no_gaps_over_all_kinds_of_records(store: BaseStore) -> No
     assert [e.kind for e in log] == ["session", "task", "task", "user", "user", "token", "user", "session"]
     assert done.seqs == range(7, 8)
     assert (await store.session(task.session)).events == len(log)
+
+
+async def test_commits_that_are_handed_in_together_are_taken_or_refused_each_by_itself(
+    store: BaseStore,
+) -> None:
+    first, second = await store.create_session("claude"), await store.create_session("claude")
+    given = [
+        Commit(first.id, [said("a")]),
+        Commit(first.id, [said("b"), NewEvent("nonsense", {})]),
+        Commit(ids.new(ids.SESSION), [said("c")]),
+        Commit(second.id, [said("d")]),
+        Commit(first.id, [said("e")]),
+        Commit(first.id, [c.ClaimTask(owner=OWNER, generation=1, lease_until="")]),
+    ]
+    answers = await store.commit_all(given)
+    kinds = [type(answer) for answer in answers]
+    assert kinds == [Committed, errors.BadInput, errors.NotFound, Committed, Committed, errors.BadInput]
+    logs = [await log_of(store, session.id) for session in (first, second)]
+    assert [[e.body.get("text") for e in log[1:]] for log in logs] == [["a", "e"], ["d"]]
+    assert await store.commit_all([]) == []
 
 
 async def test_an_event_comes_back_as_it_was_given(store: BaseStore) -> None:

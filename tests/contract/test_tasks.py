@@ -10,6 +10,7 @@ import pytest
 from holdfast import errors, ids
 from holdfast.model import change as c
 from holdfast.model.commit import Commit
+from holdfast.model.event import NewEvent
 from holdfast.model.task import ACTIVE, ENDED, MAY_BECOME, Status, Task
 from holdfast.store.base import BaseStore
 from tests.conftest import Opener
@@ -180,3 +181,37 @@ async def test_a_task_is_queued_once_and_only_under_an_id_of_ours(store: BaseSto
                 await store.enqueue(elsewhere, "hi", options=options)  # type: ignore[arg-type]
         with pytest.raises(errors.BadInput):
             await store.enqueue(elsewhere, None)  # type: ignore[arg-type]
+
+
+async def test_the_records_of_one_task_by_kind(store: BaseStore) -> None:
+    task = await claimed(store)
+    other = await claimed(store)
+    await store.commit(Commit(task.session, [said("hello")], task=task.id))
+    notice = NewEvent("notice", {"text": "mine", "code": "x"})
+    await store.commit(Commit(task.session, [notice], task=task.id))
+    await store.commit(Commit(task.session, [notice]))
+    await store.commit(Commit(other.session, [notice], task=other.id))
+    found = await store.task_events(task.id, ("notice", "permission"))
+    assert [(e.kind, e.task, e.body) for e in found] == [("notice", task.id, notice.body)]
+    assert await store.task_events(task.id, ("permission",)) == []
+    with pytest.raises(errors.NotFound):
+        await store.task_events(ids.new(ids.TASK), ("notice",))
+
+
+async def test_the_latest_tasks_of_a_folder(store: BaseStore) -> None:
+    made = []
+    for cwd in ("/a", "/b", "/a"):
+        session = await store.create_session("claude", cwd=cwd)
+        made.append((await store.enqueue(session.id, "go")).id)
+    assert [t.id for t in await store.latest_tasks(cwd="/a")] == [made[2], made[0]]
+    assert [t.id for t in await store.latest_tasks(limit=2)] == [made[2], made[1]]
+
+
+async def test_a_task_that_is_given_back_begins_a_new_spool(store: BaseStore) -> None:
+    task = await claimed(store)
+    await store.commit(Commit(task.session, [], task=task.id, generation=task.generation, spool=700))
+    back = await store.set_status(task.id, "queued", generation=task.generation)
+    assert (back.spool, back.delivery, back.owner) == (0, "waiting", None)
+    again = await store.claim(task.id, back.generation, OWNER, 60)
+    await store.commit(Commit(task.session, [], task=task.id, generation=again.generation, spool=5))
+    assert (await store.task(task.id)).spool == 5

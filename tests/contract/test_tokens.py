@@ -9,6 +9,8 @@ import pytest
 
 from holdfast import errors
 from holdfast.agents.agent import Agent
+from holdfast.model.change import SeeToken
+from holdfast.model.commit import Commit
 from holdfast.model.token import TokenRules
 from holdfast.store.base import BaseStore
 from tests.conftest import REGISTRY, Opener
@@ -249,3 +251,16 @@ async def test_a_token_needs_an_id(store: BaseStore) -> None:
         for native_id in ("", None):
             with pytest.raises(errors.BadInput):
                 await store.see_token(session.id, "claude", native_id)  # type: ignore[arg-type]
+
+
+async def test_what_an_agent_began_instead_is_kept_and_does_not_take_the_place(store: BaseStore) -> None:
+    session = await store.create_session("claude")
+    await store.see_token(session.id, "claude", "asked")
+    instead = SeeToken(agent="claude", native_id="other", seen_in="stream", instead_of="asked")
+    for _ in range(2):
+        await store.commit(Commit(session.id, [instead]))
+    found = [(t.native_id, t.status, t.reason) for t in await store.tokens(session.id)]
+    assert found == [("asked", "current", None), ("other", "superseded", "begun instead of asked")]
+    assert (await store.resume_target(session.id)).native_id == "asked"
+    assert await store.sessions_of_token("claude", "other") == [session.id]
+    assert await store.see_token(session.id, "claude", "other"), "named by itself it is current"

@@ -125,6 +125,17 @@ async def test_text_that_is_no_text(home: Home) -> None:
     assert after == before
 
 
+async def test_a_schema_that_is_not_ours_any_more(home: Home) -> None:
+    """One letter in the name of a column: sound for SQLite, and no statement of ours would run."""
+    location = Location("sqlite", home.database)
+    _, before = await made(location, home)
+    data = read(home.database)
+    assert data.count(b"outcome text") == 1
+    write(home.database, data.replace(b"outcome text", b"outcode text"))
+    report, after = await healed_once(location, home)
+    assert (codes(report)[0], after) == ("database_damaged", before)
+
+
 async def test_damage_in_a_file_too_large_to_be_read_at_every_start(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,21 @@ async def test_a_mirror_ahead_of_a_damaged_database(home: Home) -> None:
     assert read(home.mirror(world.plain)) == good
 
 
+async def test_what_a_checksum_vouches_for_wins_over_a_damaged_database(home: Home) -> None:
+    """A letter that changed in the database's text is not believed where the mirror's commit is whole."""
+    location = Location("sqlite", home.database)
+    world, before = await made(location, home)
+    good = read(home.mirror(world.plain))
+    data = read(home.database)
+    assert data.count(b'"the end"') == 1
+    write(home.database, data.replace(b'"the end"', b'"the And"'))
+    break_softly(home)
+    write(home.mirror(world.plain), good.replace(b'"record_id":"r1"', b"torn"))
+    report, after = await healed_once(location, home)
+    assert (after, read(home.mirror(world.plain))) == (before, good)
+    assert "conflict" not in codes(report)
+
+
 async def test_a_damaged_mirror_alone_gives_what_is_readable(home: Home) -> None:
     """With no database at all, what is before and behind the damage is there, and the bytes are kept."""
     location = Location("sqlite", home.database)
