@@ -1,0 +1,1 @@
+"""Real agents, pinned, against a fake model, without a network."""
