@@ -5,11 +5,17 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Timed = Callable[[], Awaitable[float]]  # runs once, gives seconds per unit
+
+UNITS = {
+    "s": ((1, "s"), (1e3, "ms"), (1e6, "µs"), (1e9, "ns")),
+    "bytes": ((1e-6, "MB"), (1e-3, "kB"), (1, "bytes")),
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Measured:
     low: float
     high: float
     budget: str  # "≥ 0.7", "≤ 1.5" or empty
+    unit: str = "s"
 
     @property
     def kept(self) -> bool | None:
@@ -39,9 +46,9 @@ class Measured:
         spread = f"{self.low:.2f}–{self.high:.2f}"
         return (
             self.what,
-            _time(self.ours_s),
+            _shown(self.ours_s, self.unit),
             self.baseline,
-            _time(self.baseline_s),
+            _shown(self.baseline_s, self.unit),
             f"{self.ratio:.2f}",
             spread,
             self.budget,
@@ -64,6 +71,13 @@ async def compare(
     speed: bool = True,
 ) -> Measured:
     """Run both in turns; `speed`: the ratio is how many times as fast we are, else as long."""
+    return measured(what, baseline, await in_turns(ours, theirs, rounds), budget=budget, speed=speed)
+
+
+async def in_turns(
+    ours: Callable[[], Awaitable[T]], theirs: Callable[[], Awaitable[T]], rounds: int
+) -> list[tuple[T, T]]:
+    """What both gave, round by round; who begins changes."""
     pairs = []
     gc.collect()
     for i in range(rounds):
@@ -72,6 +86,19 @@ async def compare(
         else:
             base, mine = await theirs(), await ours()
         pairs.append((mine, base))
+    return pairs
+
+
+def measured(
+    what: str,
+    baseline: str,
+    pairs: Sequence[tuple[float, float]],
+    *,
+    budget: str = "",
+    speed: bool = False,
+    unit: str = "s",
+) -> Measured:
+    """One line of the table from the rounds' pairs of ours and the baseline's."""
     ratios = [base / mine if speed else mine / base for mine, base in pairs]
     return Measured(
         what,
@@ -82,6 +109,7 @@ async def compare(
         min(ratios),
         max(ratios),
         budget,
+        unit,
     )
 
 
@@ -92,8 +120,9 @@ async def per_unit(count: int, work: Callable[[], Awaitable[None]]) -> float:
     return (time.perf_counter() - start) / count
 
 
-def _time(seconds: float) -> str:
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+def _shown(value: float, unit: str) -> str:
+    for factor, name in UNITS[unit]:
+        if abs(value) * factor >= 1:
+            return f"{value * factor:.3g} {name}"
+    factor, name = UNITS[unit][-1]
+    return f"{value * factor:.3g} {name}"

@@ -1,0 +1,78 @@
+"""What a spool is measured against: the agent's lines from a pipe into the same store: `… relay HOME`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+
+from bench.running.helper import serve
+from bench.running.latency import AGENT, PROGRAM
+from holdfast.agents.registry import Registry
+from holdfast.drive import drivers
+from holdfast.drive.driver import Job
+from holdfast.home import Home
+from holdfast.model.change import SetStatus
+from holdfast.model.commit import Commit, Entry
+from holdfast.model.task import Task
+from holdfast.process import identity
+from holdfast.spool.tail import Splitter
+from holdfast.store.base import BaseStore
+from holdfast.store.location import Location
+from holdfast.store.opening import open_store
+
+LOOK_S = 0.02
+
+
+async def work(store: BaseStore) -> None:
+    """Take whatever is queued, one after the other."""
+    while True:
+        claimed = await store.claim_next(identity.me(), 3600)
+        if claimed is not None:
+            await relay(store, claimed)
+        await asyncio.sleep(LOOK_S)
+
+
+async def relay(store: BaseStore, claimed: Task) -> None:
+    """One task: pass on every line, commit what it brings."""
+    task = claimed.id
+    job = Job(agent=AGENT, session=claimed.session, task=task, prompt=claimed.prompt, cwd="/", program=())
+    driver = drivers.make("acp", job)
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.writelines(driver.open().sends)
+    lines = Splitter()
+
+    async def commit(entries: list[Entry]) -> None:
+        await store.commit(
+            Commit(claimed.session, entries, task=task, generation=claimed.generation, spool=lines.offset)
+        )
+
+    while driver.final is None:
+        outs = [driver.hear(line.data or b"") for line in lines.feed(await process.stdout.read(1 << 16))]
+        entries: list[Entry] = [entry for out in outs for entry in out.entries]
+        if entries:
+            await commit(entries)
+        for out in outs:
+            process.stdin.writelines(out.sends)
+    process.stdin.close()
+    await process.wait()
+    await commit([SetStatus(status="succeeded")])
+
+
+async def main(path: str) -> None:
+    """Relay until stdin ends."""
+    home = Home(path)
+    store = await open_store(Location("sqlite", home.database), home, Registry().token_rules())
+    working = asyncio.create_task(work(store))
+    await serve({})
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
