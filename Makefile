@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup start test torture lint types bench bench-quick clean
+.PHONY: setup start test test-agents torture lint types docs bench bench-quick clean
 
 setup: $(READY)
 
@@ -30,12 +30,20 @@ test: $(READY)
 torture: $(READY)
 	HOLDFAST_TORTURE=$${HOLDFAST_TORTURE:-500} $(BIN)/python -m pytest -n auto tests/crash/test_kill_loop.py
 
+# Real agent CLIs and the Cursor SDK, pinned, against fake models in a namespace that has nothing but loopback.
+test-agents: $(READY)
+	$(BIN)/python -m tests.agents -n auto
+
 lint: $(READY)
 	$(BIN)/ruff check src tests bench
 	$(BIN)/ruff format --check src tests bench
 
 types: $(READY)
 	$(BIN)/mypy
+
+# What is made from the code.
+docs: $(READY)
+	$(BIN)/python -m holdfast.resume.document > docs/verdicts.md
 
 bench: $(READY)
 	$(BIN)/python -m bench
