@@ -31,7 +31,9 @@ COMMANDS = {
     "rm": ("change", "move a session into the trash"),
     "restore": ("change", "bring a session back from the trash"),
     "doctor": ("doctor", "what is wrong, what would mend it, and do so"),
+    "completion": ("completion", "what a shell needs to complete all this"),
 }
+ASKED_BY_SHELLS = {"complete": ("complete", "what a word may become")}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"holdfast {__version__}")
         return 0
     name, rest = arguments[0], arguments[1:]
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in ASKED_BY_SHELLS:
         return _fail(f"there is no command {name!r}", "`holdfast --help` lists them", 2)
     return _run(name, rest)
 
@@ -52,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(name: str, rest: list[str]) -> int:
     from importlib import import_module
 
-    command = import_module(f"holdfast.cli.{COMMANDS[name][0]}")
+    command = import_module(f"holdfast.cli.{(COMMANDS.get(name) or ASKED_BY_SHELLS[name])[0]}")
     options = None
     try:
         options = command.parser(name).parse_args(rest)
