@@ -170,6 +170,25 @@ def test_a_killed_agents_open_call_is_marked_and_its_tool_named(terminal: Termin
         os.kill(survivor["pid"], signal.SIGKILL)
 
 
+def test_cancelling_a_dead_task_ends_what_it_left_running(terminal: Terminal) -> None:
+    made = terminal.detached({"tool": "shell", "run": "sleep 30.375"}, words=("--key", "k"))
+    terminal.until_event(made["session"], "tool_progress")
+    agent = Spool(terminal.home.task(made["task"])).agent()
+    assert agent is not None
+    os.kill(agent.pid, signal.SIGKILL)
+    task = terminal.ended(made["task"])
+    survivors = {survivor["pid"] for survivor in task["outcome"]["survivors"]}
+    assert survivors and terminal.asked("verdict", "k")["action"] == "wait"
+    said = terminal.give("cancel", made["task"]).stdout
+    assert "left running is ended" in said
+    assert not any(alive(pid) for pid in survivors)
+    (noted,) = [b for b in bodies(terminal.log(made["session"]), "notice") if b["code"] == "leftovers_ended"]
+    assert survivors & {ended["pid"] for ended in noted["ended"]}
+    assert terminal.task(made["task"])["status"] == "interrupted"
+    assert terminal.asked("verdict", "k")["action"] == "fresh"
+    assert "already" in terminal.asked_to_fail("cancel", made["task"])["message"]
+
+
 def test_cancel_asks_first_and_ends_what_was_started(terminal: Terminal) -> None:
     made = terminal.detached({"tool": "shell", "run": "sleep 30.25"}, {"say": "never"})
     terminal.until_event(made["session"], "tool_progress")

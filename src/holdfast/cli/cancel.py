@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.store.location import Location
 
+LEFT = "leftovers ended"
+TOLD = {"cancelled": "is cancelled", LEFT: "had ended; what it had left running is ended, too"}
+
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which task."""
@@ -31,15 +34,14 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line({"task": task, "status": status})
     else:
-        told = "is cancelled" if status == "cancelled" else "was asked to stop"
-        print(f"task {task} {told}")
+        print(f"task {task} {TOLD.get(status, 'was asked to stop')}")
     return 0
 
 
 def cancel(home: Home, location: Location, name: str, by: str, *, twice: bool = False) -> tuple[str, str]:
     """Ask a task to stop, whoever drives it; one that has not begun is cancelled at once."""
     task, status = asyncio.run(_cancel(home, location, name, by, twice))
-    if status != "cancelled":
+    if status not in TOLD:
         background.see_to_it(home, location, by)
     return task, status
 
@@ -48,7 +50,7 @@ async def _cancel(home: Home, location: Location, name: str, by: str, twice: boo
     from holdfast.errors import IllegalChange, StaleGeneration
     from holdfast.model.commit import Commit
     from holdfast.model.task import ENDED
-    from holdfast.work import requests
+    from holdfast.work import leftovers, requests
 
     async with changing(home, location) as store:
         task = await store.task(await store.query(lambda sql: reads.resolve_task(sql, name)))
@@ -59,7 +61,8 @@ async def _cancel(home: Home, location: Location, name: str, by: str, twice: boo
             except (StaleGeneration, IllegalChange):  # it has begun since, and may have ended
                 task = await store.task(task.id)
         if task.status in ENDED:
-            raise IllegalChange(f"task {task.id} is {task.status} already")
+            await leftovers.end(store, task, by)
+            return task.id, LEFT
         wish = requests.cancel(by)
         await store.commit(Commit(task.session, [wish] * (2 if twice else 1), task=task.id))
         return task.id, task.status
