@@ -20,7 +20,7 @@ CODE = "leftovers_ended"
 async def end(store: Store, task: Task, by: str) -> list[Process]:
     """End the processes that carry a dead task's mark, and note who asked; those that were ended.
 
-    IllegalChange if nothing of it runs here. A task that succeeded is not dead: what it left, it left on purpose.
+    IllegalChange if nothing of it runs here. What a task that succeeded has left running is meant to run.
     """
     found = await asyncio.to_thread(_look, task.id) if task.status in survivors.DEAD else []
     if not found:
