@@ -31,6 +31,7 @@ COMMANDS = {
     "rm": ("change", "move a session into the trash"),
     "restore": ("change", "bring a session back from the trash"),
     "doctor": ("doctor", "what is wrong, what would mend it, and do so"),
+    "config": ("config", "what is in force, and from where"),
     "completion": ("completion", "what a shell needs to complete all this"),
 }
 ASKED_BY_SHELLS = {"complete": ("complete", "what a word may become")}

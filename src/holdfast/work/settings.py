@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.config import SEE, near
 from holdfast.drive.driver import Policy
 from holdfast.errors import BadInput
 
@@ -54,18 +55,25 @@ def read(config: Mapping[str, Any]) -> Settings:
     agents = config.get("agents", {})
     if not isinstance(agents, dict):
         raise BadInput("config: agents must be a table")
-    run = _table("run", config.get("run", {}), RunSettings)
+    run = table("run", config.get("run", {}), RunSettings)
     if run.at_once < 1:
         raise BadInput("config: run.at_once must be at least 1")
     return Settings(
         run=run,
-        agents={name: _table(f"agents.{name}", table, AgentSettings) for name, table in agents.items()},
+        agents={name: table(f"agents.{name}", said, AgentSettings) for name, said in agents.items()},
         tables=agents,
     )
 
 
-def _table(name: str, table: Any, shape: type[T]) -> T:
+def table(name: str, written: Any, shape: type[T]) -> T:
+    """A table of the config as its settings; BadInput names the one that is wrong, and what it may be."""
+    known = tuple(field.name for field in msgspec.structs.fields(shape))  # type: ignore[arg-type]
+    for given in written if isinstance(written, dict) else ():
+        if given not in known:
+            raise BadInput(f"config: [{name}] has no setting {given!r}", hint=near(given, known))
     try:
-        return msgspec.convert(table, shape)
+        return msgspec.convert(written, shape)
     except msgspec.ValidationError as problem:
-        raise BadInput(f"config: [{name}]: {problem}", hint="see docs/configuration.md") from None
+        what, _, where = str(problem).partition(" - at `$")
+        place = f"{name}{where.rstrip('`')}"
+        raise BadInput(f"config: {place}: {what[:1].lower()}{what[1:]}", hint=SEE) from None
