@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from holdfast.cli import background, options, output
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
-from holdfast.store import reads
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -45,21 +44,8 @@ def cancel(home: Home, location: Location, name: str, by: str, *, twice: bool = 
 
 
 async def _cancel(home: Home, location: Location, name: str, by: str, twice: bool) -> tuple[str, str]:
-    from holdfast.errors import IllegalChange, StaleGeneration
-    from holdfast.model.commit import Commit
-    from holdfast.model.task import ENDED
-    from holdfast.work import requests
+    from holdfast.work import steering
 
     async with changing(home, location) as store:
-        task = await store.task(await store.query(lambda sql: reads.resolve_task(sql, name)))
-        if task.status == "queued":
-            try:
-                task = await store.set_status(task.id, "cancelled", reason=f"by {by}")
-                return task.id, "cancelled"
-            except (StaleGeneration, IllegalChange):  # it has begun since, and may have ended
-                task = await store.task(task.id)
-        if task.status in ENDED:
-            raise IllegalChange(f"task {task.id} is {task.status} already")
-        wish = requests.cancel(by)
-        await store.commit(Commit(task.session, [wish] * (2 if twice else 1), task=task.id))
+        task = await steering.cancel(store, name, by, twice=twice)
         return task.id, task.status
