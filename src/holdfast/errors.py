@@ -206,6 +206,41 @@ class StoreBusy(HoldfastError):
     hint = "try again; if it stays so, end the process that holds it"
 
 
+class PortTaken(HoldfastError):
+    """That address cannot be listened on."""
+
+    code = "port_taken"
+    exit_status = 6
+    hint = "give another with --host or --port"
+
+
+class NotLetIn(HoldfastError):
+    """The hub does not let this request in."""
+
+    code = "forbidden"
+    exit_status = 14
+
+
+class Unauthorized(NotLetIn):
+    """That needs the hub's token."""
+
+    code = "unauthorized"
+    hint = "open the address that `holdfast up` printed, or send the token as `Authorization: Bearer …`"
+
+
+class BadHost(NotLetIn):
+    """The hub is not known by that name."""
+
+    code = "bad_host"
+    hint = "add the name to hosts in the [hub] table of config.toml"
+
+
+class BadOrigin(NotLetIn):
+    """A page of another site asked for that."""
+
+    code = "bad_origin"
+
+
 class StoreUnreadable(HoldfastError):
     """The store cannot be read."""
 

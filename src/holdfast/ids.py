@@ -17,12 +17,24 @@ _SHAPE = re.compile(rf"[st][{_ALPHABET}]{{{_RANDOM_LETTERS}}}\Z")
 
 def new(kind: str) -> str:
     """A fresh id of that kind."""
-    number = int.from_bytes(os.urandom(10), "big")
+    return kind + _letters(os.urandom(10))
+
+
+def derived(kind: str, *parts: str) -> str:
+    """The one id of that kind that belongs to these texts: the same for the same ones."""
+    from hashlib import sha256
+
+    told = "".join(f"{len(part)}:{part}" for part in parts)
+    return kind + _letters(sha256(told.encode(errors="surrogatepass")).digest()[:10])
+
+
+def _letters(random: bytes) -> str:
+    number = int.from_bytes(random, "big")
     letters = []
     for _ in range(_RANDOM_LETTERS):
         letters.append(_ALPHABET[number & 31])
         number >>= 5
-    return kind + "".join(letters)
+    return "".join(letters)
 
 
 def is_id(text: str, kind: str) -> bool:

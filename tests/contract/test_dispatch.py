@@ -161,3 +161,26 @@ async def test_the_mirrors_of_both_follow(opener: Opener) -> None:
 def open_lines(path: str) -> list[str]:
     with open(path) as file:
         return file.read().splitlines()
+
+
+async def test_the_same_dispatch_made_twice_is_one_task(store: BaseStore) -> None:
+    old = await thread(store)
+    name = ids.derived(ids.TASK, "forge", "delivery-1")
+    first = await store.dispatch(into(old.id, task=name))
+    assert first.id == name
+    for again in (into(old.id, task=name), instead_of(old, task=name), into("s" + "0" * 15, task=name)):
+        assert (await store.dispatch(again)).session == old.id
+    with pytest.raises(errors.IllegalChange):
+        await store.dispatch(into(old.id, "another prompt", task=name))
+    with pytest.raises(errors.BadInput):
+        await store.dispatch(into(old.id, task="../etc"))
+    assert [t.id for t in await store.tasks()] == [name]
+
+
+async def test_of_many_that_make_the_same_dispatch_at_once_one_queues_it(opener: Opener) -> None:
+    stores = [await opener() for _ in range(3)]
+    old = await thread(stores[0])
+    name = ids.new(ids.TASK)
+    made = await asyncio.gather(*[store.dispatch(instead_of(old, task=name)) for store in stores * 4])
+    assert {task.session for task in made} == {made[0].session}
+    assert len(await stores[0].tasks()) == 1

@@ -28,3 +28,10 @@ def test_what_could_be_another_file_is_no_id(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "t", "s%", "s_", "sA", "s\n", "s0/", "x", "s٣", "s\ud800"])
 def test_no_pattern_is_the_beginning_of_an_id(name: str) -> None:
     assert not ids.is_beginning(name, ids.SESSION)
+
+
+def test_a_derived_id_is_told_by_all_of_its_texts() -> None:
+    made = ids.derived(ids.TASK, "github", "abc")
+    assert ids.is_id(made, ids.TASK) and made == ids.derived(ids.TASK, "github", "abc")
+    others = [("github", "abd"), ("githuba", "bc"), ("githubabc",), ("github", "abc", "")]
+    assert made not in {ids.derived(ids.TASK, *parts) for parts in others}

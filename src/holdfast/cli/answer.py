@@ -9,7 +9,6 @@ from typing import Any
 from holdfast.cli import background, options, output
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
-from holdfast.store import reads
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -38,23 +37,8 @@ def run(given: argparse.Namespace) -> int:
 
 
 async def _answer(given: argparse.Namespace, by: str) -> list[dict[str, Any]]:
-    from holdfast.errors import IllegalChange
-    from holdfast.model.commit import Commit
-    from holdfast.model.task import ACTIVE
-    from holdfast.work import requests
+    from holdfast.work import steering
 
     home, location = options.place(given)
     async with changing(home, location) as store:
-        task = await store.task(await store.query(lambda sql: reads.resolve_task(sql, given.task)))
-        if task.status not in ACTIVE:
-            raise IllegalChange(f"task {task.id} is {task.status}; it waits for no permission")
-        asked = requests.waiting(await store.task_events(task.id, ("permission",)))
-        chosen = requests.choose(asked, given.call, task.id)
-        answered = []
-        for event in chosen:
-            said = requests.answer(event, given.answer, by)
-            if (await store.commit(Commit(task.session, [said], task=task.id))).seqs:
-                answered.append(said.body)
-        if not answered:
-            raise IllegalChange(f"somebody else has just answered what task {task.id} asked")
-        return answered
+        return await steering.answer(store, given.task, given.answer, by, call=given.call)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from holdfast.cli import background, options, output
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
-from holdfast.store import reads
 
 if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.store.location import Location
 
-LEFT = "leftovers ended"
-TOLD = {"cancelled": "is cancelled", LEFT: "had ended; what it had left running is ended, too"}
+LEFT = "had ended; what it had left running is ended, too"
+TOLD = {"cancelled": "is cancelled", "interrupted": LEFT, "failed": LEFT}
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -47,22 +46,8 @@ def cancel(home: Home, location: Location, name: str, by: str, *, twice: bool = 
 
 
 async def _cancel(home: Home, location: Location, name: str, by: str, twice: bool) -> tuple[str, str]:
-    from holdfast.errors import IllegalChange, StaleGeneration
-    from holdfast.model.commit import Commit
-    from holdfast.model.task import ENDED
-    from holdfast.work import leftovers, requests
+    from holdfast.work import steering
 
     async with changing(home, location) as store:
-        task = await store.task(await store.query(lambda sql: reads.resolve_task(sql, name)))
-        if task.status == "queued":
-            try:
-                task = await store.set_status(task.id, "cancelled", reason=f"by {by}")
-                return task.id, "cancelled"
-            except (StaleGeneration, IllegalChange):  # it has begun since, and may have ended
-                task = await store.task(task.id)
-        if task.status in ENDED:
-            await leftovers.end(store, task, by)
-            return task.id, LEFT
-        wish = requests.cancel(by)
-        await store.commit(Commit(task.session, [wish] * (2 if twice else 1), task=task.id))
+        task = await steering.cancel(store, name, by, twice=twice)
         return task.id, task.status

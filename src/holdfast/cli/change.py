@@ -13,8 +13,7 @@ import msgspec
 from holdfast.cli import options, output
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
-from holdfast.errors import Refused
-from holdfast.model.session import Session, Worktree
+from holdfast.model.session import Session
 from holdfast.store.base import BaseStore
 
 
@@ -43,7 +42,7 @@ VERBS = {
     "rm": Verb(
         "Move a session into the trash.",
         True,
-        lambda store, session, by, reason: store.delete(session, by, reason),
+        lambda store, session, by, reason: _delete(store, session, by, reason),
         "is in the trash; `holdfast restore` brings it back",
     ),
     "restore": Verb(
@@ -88,23 +87,13 @@ async def _apply(given: argparse.Namespace) -> Session:
     async with changing(home, location) as store:
         session = await store.resolve(given.session)
         changed: Session = await given.verb.change(store, session, who(), given.reason)
-        shared = changed.worktree is not None and await _is_shared(store, changed.worktree)
-    if changed.state == "deleted" and changed.worktree is not None and not shared:
-        await _remove(changed.worktree)
     return changed
 
 
-async def _is_shared(store: BaseStore, made: Worktree) -> bool:
-    """Whether another session works there: one that goes on from the deleted one has its worktree, too."""
-    found = (await store.sessions(text=made.branch, empty=True)).sessions
-    return any(session.worktree is not None and session.worktree.path == made.path for session in found)
+async def _delete(store: BaseStore, session: str, by: str, reason: str) -> Session:
+    from holdfast.work import removing
 
-
-async def _remove(made: Worktree) -> None:
-    """Take a deleted session's worktree away, unless something could be lost with it."""
-    from holdfast.git import worktree
-
-    try:
-        await worktree.remove(made)
-    except Refused as problem:
-        print(f"holdfast: {problem.message}", file=sys.stderr)
+    deleted, problem = await removing.delete(store, session, by, reason)
+    if problem is not None:
+        print(f"holdfast: {problem}", file=sys.stderr)
+    return deleted

@@ -71,6 +71,7 @@ class Dispatch(NamedTuple):
     seen: int | None = None  # records of the log that was judged: of the one replaced, else of the session
     queue: bool = False  # behind what runs or waits there; else that refuses it
     events: tuple[NewEvent, ...] = ()  # said with it
+    task: str | None = None  # the id that the caller wants; the same dispatch made twice is one task
 
 
 class Store(Protocol):
@@ -130,11 +131,15 @@ class Store(Protocol):
         agent: str = "",
         key: str = "",
         text: str = "",
+        status: str = "",
         empty: bool = False,
         before: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """Headers, the latest first. `state`: live, archived, deleted, present (not deleted) or all."""
+        """Headers, the latest first. `state`: live, archived, deleted, present (not deleted) or all.
+
+        `status` is that of their last task.
+        """
         ...
 
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
@@ -217,6 +222,10 @@ class Store(Protocol):
         """
         ...
 
+    async def resolve_task(self, name: str) -> str:
+        """The id of the task that `name` is, or is the unique beginning of."""
+        ...
+
     async def task(self, task: str) -> Task:
         """One task."""
         ...
@@ -229,7 +238,9 @@ class Store(Protocol):
         """Tasks that run, and queued ones of live sessions, in the order they were queued."""
         ...
 
-    async def latest_tasks(self, *, session: str = "", cwd: str = "", limit: int = 50) -> list[Task]:
+    async def latest_tasks(
+        self, *, session: str = "", status: str = "", cwd: str = "", limit: int = 50
+    ) -> list[Task]:
         """Tasks of a session, or of all sessions in a folder, the one queued last first."""
         ...
 

@@ -23,7 +23,9 @@ RETRY = "what it was judged by has changed; look again"
 
 
 async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
-    """Do it, or refuse it with nothing written."""
+    """Do it, or refuse it with nothing written; what was queued under the wanted id is left as it is."""
+    if wanted.task is not None and (there := await _queued_before(sql, wanted)) is not None:
+        return there
     judged = wanted.replaces.session if wanted.replaces is not None else wanted.session
     others: list[str] = []
     if wanted.create is None or wanted.replaces is not None:
@@ -32,7 +34,7 @@ async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
         check_plain("by", wanted.replaces.by)
         check_plain("reason", wanted.replaces.reason)
     await check_retry(sql, wanted.retry_of)
-    task = ids.new(ids.TASK)
+    task = wanted.task or ids.new(ids.TASK)
     queue = c.QueueTask(prompt=wanted.prompt, options=wanted.options, retry_of=wanted.retry_of)
     first = [] if wanted.create is None else [wanted.create]
     commit = Commit(wanted.session, [*first, queue, *wanted.events], task=task)
@@ -44,6 +46,23 @@ async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
     if wanted.replaces is not None:
         await _move(sql, wanted.replaces.session, wanted.session, others, rules)
     return written.view.tasks[task]
+
+
+async def _queued_before(sql: Sql, wanted: Dispatch) -> Task | None:
+    """The task of the same dispatch, made before."""
+    assert wanted.task is not None
+    if not ids.is_id(wanted.task, ids.TASK):
+        raise errors.BadInput(f"{wanted.task!r} is no id for a task")
+    if not await sql.dicts("task", id=wanted.task):
+        return None
+    return same(tables.as_task(await reads.task(sql, wanted.task)), wanted.prompt)
+
+
+def same(there: Task, prompt: str) -> Task:
+    """That task, unless its id was taken by another prompt."""
+    if there.prompt != prompt:
+        raise errors.IllegalChange(f"task {there.id} exists, with another prompt", task=there.id)
+    return there
 
 
 async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:

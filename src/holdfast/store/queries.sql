@@ -40,6 +40,7 @@ where (:state = 'all' or s.state = :state or (:state = 'present' and s.state <> 
   and (:agent = '' or s.agent = :agent)
   and (:key = '' or s.key = :key)
   and (:pattern = '' or s.search like :pattern escape '\')
+  and (:status = '' or :status = (select t.status from task t where t.n = s.n order by t.place desc limit 1))
   and (:empty = 1 or s.messages > 0 or s.tasks > 0 or s.worktree is not null)
   and (s.updated_at, s.n) < (:before_at, :before_n)
 order by s.updated_at desc, s.n desc

@@ -143,6 +143,7 @@ async def sessions(
     agent: str = "",
     key: str = "",
     text: str = "",
+    status: str = "",
     empty: bool = False,
     before: str | None = None,
     limit: int = 50,
@@ -150,7 +151,7 @@ async def sessions(
     """Headers, the latest first, and the cursor of the next page."""
     check_limit(limit)
     before_at, before_n = LAST
-    if not all(is_text(wanted) for wanted in (state, agent, key, text)):
+    if not all(is_text(wanted) for wanted in (state, agent, key, text, status)):
         return [], None
     if before:
         at, _, number = before.partition("/")
@@ -163,6 +164,7 @@ async def sessions(
         agent=agent,
         key=key,
         pattern=like(text),
+        status=status,
         empty=int(empty),
         before_at=before_at,
         before_n=before_n,

@@ -19,6 +19,7 @@ from holdfast.resume import verdict
 from holdfast.resume.facts import Facts
 from holdfast.resume.verdict import Verdict, judge
 from holdfast.store.contract import Dispatch
+from holdfast.store.dispatching import same
 from holdfast.work import beginning, judging, succession
 from holdfast.work.context import Context
 from holdfast.work.wish import Wish
@@ -35,6 +36,8 @@ async def dispatch(context: Context, wish: Wish, *, by: str, retry_of: str | Non
         raise errors.BadInput("the prompt is empty")
     if wish.time_limit_s is not None and wish.time_limit_s <= 0:
         raise errors.BadInput("a time limit is more than 0 seconds")
+    if wish.task is not None and (there := await _before(context, wish.task)) is not None:
+        return same(there, wish.prompt)
     for last in [False] * (TRIES - 1) + [True]:
         try:
             session = await _existing(context, wish)
@@ -45,6 +48,14 @@ async def dispatch(context: Context, wish: Wish, *, by: str, retry_of: str | Non
             if last:
                 raise
     raise AssertionError("the last try returns or raises")
+
+
+async def _before(context: Context, task: str) -> Task | None:
+    """The task that the same wish came to, if it was heard before; judging it again could refuse it."""
+    try:
+        return await context.store.task(task)
+    except errors.NotFound:
+        return None
 
 
 async def _existing(context: Context, wish: Wish) -> Session | None:
@@ -135,6 +146,7 @@ class _Dispatcher:
                 seen=seen,
                 queue=queue,
                 events=events,
+                task=self._wish.task,
             )
         )
 
@@ -169,11 +181,14 @@ class _Dispatcher:
             new=new,
         )
         try:
-            return await self._context.store.dispatch(dispatched)
+            task = await self._context.store.dispatch(dispatched._replace(task=self._wish.task))
         except errors.Refused:
             if made is not None:
                 await worktree.remove(made)
             raise
+        if made is not None and task.session != new:  # the same wish was heard twice at once
+            await worktree.remove(made)
+        return task
 
     async def _fork(self, facts: Facts, found: Verdict) -> Task:
         if found.action == "wait":
@@ -193,17 +208,16 @@ class _Dispatcher:
             beginning.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
         }
         where = succession.place(self._session, None)
-        return await self._context.store.dispatch(
-            succession.fork(
-                self._session,
-                found,
-                where,
-                prompt=self._wish.prompt,
-                options={**self._options(), **copied},
-                by=self._by,
-                seen=facts.seen,
-            )
+        dispatched = succession.fork(
+            self._session,
+            found,
+            where,
+            prompt=self._wish.prompt,
+            options={**self._options(), **copied},
+            by=self._by,
+            seen=facts.seen,
         )
+        return await self._context.store.dispatch(dispatched._replace(task=self._wish.task))
 
     def _options(self) -> dict[str, Any]:
         here = self._session.host in (None, self._context.owner.host)
@@ -229,6 +243,8 @@ def options(context: Context, wish: Wish, *, here: bool = True) -> dict[str, Any
         found["time_limit_s"] = wish.time_limit_s
     if not wish.brief:
         found[beginning.BRIEF] = False
+    if wish.source:
+        found["source"] = wish.source
     return found
 
 
@@ -244,7 +260,8 @@ async def _new(context: Context, wish: Wish, by: str) -> Task:
     )
     told = options(context, wish)
     if not wish.worktree:
-        return await context.store.dispatch(Dispatch(ids.new(ids.SESSION), wish.prompt, told, create=create))
+        new = ids.new(ids.SESSION)
+        return await context.store.dispatch(Dispatch(new, wish.prompt, told, create=create, task=wish.task))
     session = await context.store.create_session(**msgspec.structs.asdict(create))
     try:
         made = await worktree.make(create.cwd or "", session.id, context.home.worktrees, clock.now())
@@ -252,7 +269,9 @@ async def _new(context: Context, wish: Wish, by: str) -> Task:
         await context.store.delete(session.id, by, "no worktree could be made for it")
         raise
     await context.store.describe(session.id, worktree=made)
-    return await context.store.dispatch(Dispatch(session.id, wish.prompt, told, queue=True))
+    return await context.store.dispatch(
+        Dispatch(session.id, wish.prompt, told, queue=True, task=wish.task)
+    )
 
 
 def _here() -> str:

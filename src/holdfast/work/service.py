@@ -16,6 +16,7 @@ from holdfast import config, errors, fsio
 from holdfast.agents.registry import Registry
 from holdfast.home import Home
 from holdfast.process import identity
+from holdfast.recover.finding import Report
 from holdfast.recover.heal import open_healed
 from holdfast.spool.watch import Watch
 from holdfast.store.base import BaseStore
@@ -34,8 +35,10 @@ PATIENCE_S = 15.0  # for workers on a database that is gone to notice it
 
 
 @asynccontextmanager
-async def opened(home: Home, location: Location, env: Mapping[str, str]) -> AsyncIterator[Context]:
-    """A home that is healed if nobody works in it yet, and open for work."""
+async def opened(
+    home: Home, location: Location, env: Mapping[str, str], told: Callable[[Report], None] | None = None
+) -> AsyncIterator[Context]:
+    """A home that is healed if nobody works in it yet, and open for work; `told` hears what was healed."""
     written = config.load(home)
     chosen = settings.read(written)
     registry = Registry.from_config(written.get("agents", {}))
@@ -44,7 +47,7 @@ async def opened(home: Home, location: Location, env: Mapping[str, str]) -> Asyn
     with fsio.reported(path):
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        store = await _store(home, location, registry, lock)
+        store = await _store(home, location, registry, lock, told)
         watch = Watch()
         try:
             yield Context(store, home, registry, chosen, watch, identity.me(), env)
@@ -55,7 +58,13 @@ async def opened(home: Home, location: Location, env: Mapping[str, str]) -> Asyn
         os.close(lock)
 
 
-async def _store(home: Home, location: Location, registry: Registry, lock: int) -> BaseStore:
+async def _store(
+    home: Home,
+    location: Location,
+    registry: Registry,
+    lock: int,
+    told: Callable[[Report], None] | None,
+) -> BaseStore:
     """The store; the first worker heals it, those that come while one works find it whole."""
     rules = registry.token_rules()
     deadline = time.monotonic() + PATIENCE_S
@@ -71,6 +80,8 @@ async def _store(home: Home, location: Location, registry: Registry, lock: int) 
         fcntl.flock(lock, fcntl.LOCK_SH)
     for done in report.done:
         log.warning("healed %s: %s, %s", done.subject, done.code, done.result)
+    if told is not None:
+        told(report)
     return store
 
 
@@ -93,7 +104,7 @@ def _file(location: Location) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-async def _replaced(location: Location) -> None:
+async def replaced(location: Location) -> None:
     """Until the database is another file than now: SQLite would go on writing into the one that is gone."""
     opened = _file(location)
     while True:
@@ -136,14 +147,14 @@ async def _work(
         settled = await worker.adopt()  # what died while nobody watched has an end before anything is judged
         answer = await _fulfil(context, wish, by)
         serving = asyncio.create_task(worker.serve(forever=False))
-        replaced = asyncio.create_task(_replaced(location))
+        taken = asyncio.create_task(replaced(location))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, serving.cancel)
         reply({**answer, **({"settled": settled} if settled else {})})
-        await asyncio.wait({serving, replaced}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({serving, taken}, return_when=asyncio.FIRST_COMPLETED)
         ended = serving.done()
-        for running in (serving, replaced):
+        for running in (serving, taken):
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running

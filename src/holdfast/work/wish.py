@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,6 +26,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="pro
     worktree: bool = False
     permissions: Policy | None = None
     time_limit_s: float | None = None
+    task: str | None = None  # the id its task is to have: the same wish sent twice is one task
+    source: dict[str, Any] = {}  # where it comes from, kept with the task
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="again"):

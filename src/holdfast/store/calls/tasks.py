@@ -36,6 +36,10 @@ class TaskCalls(Engine):
         written = await self._write(Commit(session, [change], task=task))
         return written.view.tasks[task]
 
+    async def resolve_task(self, name: str) -> str:
+        """See the contract."""
+        return await self.query(lambda sql: reads.resolve_task(sql, name))
+
     async def task(self, task: str) -> Task:
         """See the contract."""
         return tables.as_task(await self.query(lambda sql: reads.task(sql, task)))
@@ -49,9 +53,13 @@ class TaskCalls(Engine):
         """See the contract."""
         return msgspec.convert(await self.query(reads.turns), list[Turn])
 
-    async def latest_tasks(self, *, session: str = "", cwd: str = "", limit: int = 50) -> list[Task]:
+    async def latest_tasks(
+        self, *, session: str = "", status: str = "", cwd: str = "", limit: int = 50
+    ) -> list[Task]:
         """See the contract."""
-        views = await self.query(lambda sql: reads.latest_tasks(sql, session=session, cwd=cwd, limit=limit))
+        views = await self.query(
+            lambda sql: reads.latest_tasks(sql, session=session, status=status, cwd=cwd, limit=limit)
+        )
         return [tables.as_task(view) for view in views]
 
     async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:

@@ -1,0 +1,132 @@
+"""The `[forges.NAME]` tables of config.toml."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.drive.driver import Policy
+from holdfast.errors import BadInput
+from holdfast.forge import template
+from holdfast.forge.signature import Kind
+
+NAMES = (
+    *("forge", "user", "repository", "number", "title"),
+    *("body", "url", "author", "sender", "labels"),
+)
+TEMPLATE = """\
+Issue #{number} of {repository} was assigned to you: {title}
+{url}
+
+{body}
+"""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")  # it is part of an address and of keys
+_KINDS: tuple[Kind, ...] = ("github", "forgejo", "gitea")
+_HINT = "see docs/forges.md"
+
+
+class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a prompt is run; what a repository says comes first, then the user, then the forge."""
+
+    agent: str | None = None
+    cwd: str | None = None
+    worktree: bool | None = None
+    permissions: Policy | None = None
+    time_limit_s: float | None = None
+    template: str | None = None
+
+
+class _Table(Work, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: Kind | None = None
+    secret: str | None = None
+    secret_file: str | None = None
+    senders: tuple[str, ...] = ()
+    users: dict[str, Work] = {}
+    repositories: dict[str, Work] = {}
+
+
+class Forge(msgspec.Struct, frozen=True, kw_only=True):
+    """One forge that may send us work."""
+
+    name: str
+    kind: Kind
+    secret: str
+    senders: tuple[str, ...]  # whose assignments count; none: everybody's
+    users: dict[str, Work]
+    repositories: dict[str, Work]
+    default: Work
+
+
+def read(config: Mapping[str, Any]) -> dict[str, Forge]:
+    """The forges of a config; BadInput names what is wrong with them."""
+    tables = config.get("forges", {})
+    if not isinstance(tables, dict):
+        raise BadInput("config: forges must be a table", hint=_HINT)
+    return {name: _forge(name, table) for name, table in tables.items()}
+
+
+def _forge(name: str, table: Any) -> Forge:
+    where = f"config: [forges.{name}]"
+    if not _NAME.match(name):
+        raise BadInput(f"{where}: a forge's name has only a-z, 0-9, - and _", hint=_HINT)
+    try:
+        said = msgspec.convert(table, _Table)
+    except msgspec.ValidationError as problem:
+        raise BadInput(f"{where}: {problem}", hint=_HINT) from None
+    kind = said.kind or next((known for known in _KINDS if known == name), None)
+    if kind is None:
+        raise BadInput(f"{where}: kind is missing: github, forgejo or gitea", hint=_HINT)
+    if not said.users:
+        raise BadInput(f"{where}: it needs a [forges.{name}.users.LOGIN]: whose issues are meant", hint=_HINT)
+    for login, user in said.users.items():
+        if user.agent is None and said.agent is None:
+            raise BadInput(f"{where}: users.{login} needs an agent, or the forge one for all", hint=_HINT)
+    for repository in said.repositories:
+        if repository.count("/") != 1 or repository.startswith("/") or repository.endswith("/"):
+            raise BadInput(f"{where}: {repository!r} is no repository; write owner/name", hint=_HINT)
+    default = Work(**{field: getattr(said, field) for field in Work.__struct_fields__})
+    works = {"": default}
+    works |= {f".users.{login}": work for login, work in said.users.items()}
+    works |= {f'.repositories."{repository}"': work for repository, work in said.repositories.items()}
+    for part, work in works.items():
+        _check(f"config: [forges.{name}{part}]", work)
+    return Forge(
+        name=name,
+        kind=kind,
+        secret=_secret(where, said),
+        senders=said.senders,
+        users=said.users,
+        repositories=said.repositories,
+        default=default,
+    )
+
+
+def _check(where: str, work: Work) -> None:
+    if work.template is not None and (odd := template.unknown(work.template, NAMES)):
+        raise BadInput(f"{where}: the template has {{{odd[0]}}}; known are {', '.join(NAMES)}", hint=_HINT)
+    if work.template is not None and not work.template.strip():
+        raise BadInput(f"{where}: the template is empty", hint=_HINT)
+    if work.time_limit_s is not None and work.time_limit_s <= 0:
+        raise BadInput(f"{where}: time_limit_s must be more than 0", hint=_HINT)
+    if work.cwd is not None and not os.path.isabs(os.path.expanduser(work.cwd)):
+        raise BadInput(f"{where}: cwd must be a whole path, as /home/me/src or ~/src", hint=_HINT)
+
+
+def _secret(where: str, said: _Table) -> str:
+    if (said.secret is None) == (said.secret_file is None):
+        raise BadInput(f"{where}: it needs a secret or a secret_file, and not both", hint=_HINT)
+    secret = said.secret
+    if secret is None:
+        path = os.path.expanduser(said.secret_file or "")
+        try:
+            with open(path, encoding="utf-8") as file:
+                secret = file.read().strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise BadInput(f"{where}: secret_file cannot be read: {problem}", hint=_HINT) from None
+    if not secret:
+        raise BadInput(f"{where}: the secret is empty", hint=_HINT)
+    return secret
