@@ -41,7 +41,7 @@ def cancel(home: Home, location: Location, name: str, by: str, *, twice: bool = 
 
     def over(hub: Hub) -> tuple[str, str]:
         told = hub.cancel(name, now=twice)
-        return told["task"], told["status"]
+        return told["id"], told["status"]
 
     def here() -> tuple[str, str]:
         task, status = asyncio.run(_cancel(home, location, name, by, twice))

@@ -142,9 +142,9 @@ class Hub:
         answer: Task = self._asked("GET", f"/api/tasks/{part(task)}")
         return answer
 
-    def cancel(self, task: str, *, now: bool = False) -> dict[str, str]:
-        """Ask a task to stop; {"task", "status"}."""
-        answer: dict[str, str] = self._asked("POST", f"/api/tasks/{part(task)}/cancel", {"now": now})
+    def cancel(self, task: str, *, now: bool = False) -> Task:
+        """Ask a task to stop; the task as it is then."""
+        answer: Task = self._asked("POST", f"/api/tasks/{part(task)}/cancel", {"now": now})
         return answer
 
     def answer(self, task: str, answer: str, *, call: str | None = None) -> list[dict[str, Any]]:
