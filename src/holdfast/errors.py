@@ -241,6 +241,14 @@ class BadOrigin(NotLetIn):
     code = "bad_origin"
 
 
+class HubGone(HoldfastError):
+    """The hub does not answer."""
+
+    code = "hub_gone"
+    exit_status = 9
+    hint = "start it with `holdfast up`"
+
+
 class StoreUnreadable(HoldfastError):
     """The store cannot be read."""
 

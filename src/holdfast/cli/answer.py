@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from typing import Any
 
-from holdfast.cli import background, options, output
+from holdfast.cli import background, handing, options, output
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
 
@@ -24,8 +24,15 @@ def run(given: argparse.Namespace) -> int:
     """Record the answer; whoever drives the task passes it on."""
     home, location = options.place(given)
     by = who()
-    answered = asyncio.run(_answer(given, by))
-    background.see_to_it(home, location, by)
+
+    def here() -> list[dict[str, Any]]:
+        answered = asyncio.run(_answer(given, by))
+        background.see_to_it(home, location, by)
+        return answered
+
+    answered = handing.handed(
+        home, location, lambda hub: hub.answer(given.task, given.answer, call=given.call), here
+    )
     if given.json:
         output.json_line(answered)
     else:

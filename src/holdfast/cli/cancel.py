@@ -6,11 +6,12 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.cli import background, options, output
+from holdfast.cli import background, handing, options, output
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
 
 if TYPE_CHECKING:
+    from holdfast.client.hub import Hub
     from holdfast.home import Home
     from holdfast.store.location import Location
 
@@ -39,10 +40,18 @@ def run(given: argparse.Namespace) -> int:
 
 def cancel(home: Home, location: Location, name: str, by: str, *, twice: bool = False) -> tuple[str, str]:
     """Ask a task to stop, whoever drives it; one that has not begun is cancelled at once."""
-    task, status = asyncio.run(_cancel(home, location, name, by, twice))
-    if status not in TOLD:
-        background.see_to_it(home, location, by)
-    return task, status
+
+    def over(hub: Hub) -> tuple[str, str]:
+        told = hub.cancel(name, now=twice)
+        return told["id"], told["status"]
+
+    def here() -> tuple[str, str]:
+        task, status = asyncio.run(_cancel(home, location, name, by, twice))
+        if status not in TOLD:
+            background.see_to_it(home, location, by)
+        return task, status
+
+    return handing.handed(home, location, over, here)
 
 
 async def _cancel(home: Home, location: Location, name: str, by: str, twice: bool) -> tuple[str, str]:

@@ -6,15 +6,20 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from holdfast.cli import options, output
+from holdfast.cli import handing, options, output
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
 from holdfast.model.session import Session
 from holdfast.store.base import BaseStore
+
+if TYPE_CHECKING:
+    from holdfast.client.hub import Hub
+
+S = TypeVar("S")
 
 
 class Verb(NamedTuple):
@@ -23,6 +28,7 @@ class Verb(NamedTuple):
     about: str
     reasoned: bool
     change: Callable[[BaseStore, str, str, str], Awaitable[Session]]  # store, session, by, reason
+    over: Callable[[Hub, str, str], Any]  # the same by a hub: session, reason
     told: str
 
 
@@ -31,24 +37,28 @@ VERBS = {
         "Put a session away; its key is free again, its tokens and prompts stay.",
         True,
         lambda store, session, by, reason: store.archive(session, by, reason),
+        lambda hub, session, reason: hub.archive(session, reason),
         "is archived",
     ),
     "unarchive": Verb(
         "Take a session out of the archive.",
         False,
         lambda store, session, by, _: store.unarchive(session, by),
+        lambda hub, session, _: hub.unarchive(session),
         "is live again",
     ),
     "rm": Verb(
         "Move a session into the trash.",
         True,
         lambda store, session, by, reason: _delete(store, session, by, reason),
+        lambda hub, session, reason: _deleted(*hub.delete(session, reason)),
         "is in the trash; `holdfast restore` brings it back",
     ),
     "restore": Verb(
         "Bring a session back from the trash.",
         False,
         lambda store, session, by, _: store.restore(session, by),
+        lambda hub, session, _: hub.restore(session),
         "is back",
     ),
 }
@@ -74,11 +84,15 @@ def run(given: argparse.Namespace) -> int:
         from holdfast.cli import transcripts
 
         return transcripts.restore(given)
-    session = asyncio.run(_apply(given))
+    session = handing.handed(
+        *options.place(given),
+        lambda hub: given.verb.over(hub, given.session, given.reason),
+        lambda: msgspec.to_builtins(asyncio.run(_apply(given))),
+    )
     if given.json:
-        output.json_line(msgspec.to_builtins(session))
+        output.json_line(session)
     else:
-        print(f"{session.id} {given.verb.told}")
+        print(f"{session['id']} {given.verb.told}")
     return 0
 
 
@@ -93,7 +107,11 @@ async def _apply(given: argparse.Namespace) -> Session:
 async def _delete(store: BaseStore, session: str, by: str, reason: str) -> Session:
     from holdfast.work import removing
 
-    deleted, problem = await removing.delete(store, session, by, reason)
-    if problem is not None:
+    return _deleted(*await removing.delete(store, session, by, reason))
+
+
+def _deleted(session: S, problem: str | None) -> S:
+    """A deleted session; why its worktree stays is told."""
+    if problem:
         print(f"holdfast: {problem}", file=sys.stderr)
-    return deleted
+    return session

@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError
 # name: (the module that has it, what it does)
 COMMANDS = {
     "init": ("init", "make the home and its store"),
+    "up": ("up", "the hub: its API, its page and its worker"),
     "run": ("run", "run a prompt with an agent, and follow it"),
     "tasks": ("tasks", "what runs, waits and has ended"),
     "answer": ("answer", "allow or deny what an agent asks for"),

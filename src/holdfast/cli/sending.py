@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import background, options, output
+from holdfast import ids
+from holdfast.cli import background, handing, options, output
 from holdfast.cli.who import who
+
+if TYPE_CHECKING:
+    from holdfast.client.hub import Hub
 
 
 def add_options(made: argparse.ArgumentParser) -> None:
@@ -18,6 +23,7 @@ def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--queue", action="store_true", help="wait behind what runs there; else it is refused")
     made.add_argument("--no-brief", action="store_true", help="do not tell a fresh run of the one cut short")
     made.add_argument("--detach", action="store_true", help="do not follow it")
+    made.add_argument("--no-hub", action="store_true", help="in this environment, also where a hub runs")
 
 
 def send(given: argparse.Namespace, **wish: Any) -> int:
@@ -25,20 +31,19 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
     from holdfast.cli.run import follow
 
     home, location = options.place(given)
-    made = background.start(
-        home,
-        location,
-        {
-            "wish": "prompt",
-            "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
-            "permissions": given.permissions,
-            "time_limit_s": given.time_limit,
-            "queue": given.queue,
-            "brief": not given.no_brief,
-            **wish,
-        },
-        who(),
-    )
+    wish |= {
+        "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
+        "permissions": given.permissions,
+        "time_limit_s": given.time_limit,
+        "queue": given.queue,
+        "brief": not given.no_brief,
+        "task": ids.new(ids.TASK),  # whoever hears of it twice knows it by this
+    }
+
+    def here() -> dict[str, Any]:
+        return background.start(home, location, {"wish": "prompt", **wish}, who())
+
+    made = here() if given.no_hub else handing.handed(home, location, lambda hub: _over(hub, wish), here)
     tell_settled(made)
     task, session = made["task"], made["session"]
     if not given.detach:
@@ -48,6 +53,21 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
     else:
         print(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
     return 0
+
+
+def _over(hub: Hub, wish: dict[str, Any]) -> dict[str, Any]:
+    """Hand a wish over to the hub, which is somewhere else."""
+    how = wish.get("how")
+    if how is not None:
+        return {**hub.resume(**wish)}
+    return {**hub.dispatch(**{k: v for k, v in wish.items() if k != "how"}, here=_here())}
+
+
+def _here() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
 
 
 def tell_settled(made: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from typing import Any
 
-from holdfast.cli import options, output
+from holdfast.cli import handing, options, output
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
 
@@ -21,7 +21,11 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Record it; the verdict then no longer counts how the last task ended."""
-    told = asyncio.run(_trust(given))
+    told = handing.handed(
+        *options.place(given),
+        lambda hub: hub.trust(given.session, given.reason),
+        lambda: asyncio.run(_trust(given)),
+    )
     if given.json:
         output.json_line(told)
     else:

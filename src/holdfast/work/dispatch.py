@@ -254,7 +254,7 @@ async def _new(context: Context, wish: Wish, by: str) -> Task:
     create = Create(
         agent=check_agent(context, wish.agent),
         key=wish.key,
-        cwd=succession.folder(wish.cwd or _here()),
+        cwd=succession.folder(wish.cwd or wish.here or _here()),
         host=context.owner.host,
         title=header(wish.prompt, TITLE),
     )

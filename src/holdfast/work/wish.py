@@ -17,6 +17,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="pro
     prompt: str
     agent: str | None = None
     cwd: str | None = None
+    here: str | None = None  # where the person is: for a new session, if no cwd is given
     key: str | None = None
     session: str | None = None
     how: How | None = None  # how to go on with that session; None: as for a key, but in no other session

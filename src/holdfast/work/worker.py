@@ -53,13 +53,14 @@ class Worker:
         self._resting: dict[str, float] = {}  # tasks whose run failed, until then
         self._wake = asyncio.Event()
         self._ears: list[asyncio.Task[None]] = []
+        self._others: list[asyncio.Task[None]] = []
 
     async def serve(self, *, forever: bool) -> None:
         """Work; unless `forever`, until nothing is running or queued here that is this worker's.
 
         Cancelled, it leaves its agents running; whoever comes next goes on with them.
         """
-        others = [asyncio.create_task(work) for work in (self._renew(), self._tidy())]
+        self._others = others = [asyncio.create_task(work) for work in (self._renew(), self._tidy())]
         try:
             while True:
                 self._wake.clear()
@@ -79,10 +80,14 @@ class Worker:
                     async with asyncio.timeout(LOOK_S):
                         await self._wake.wait()
         finally:
-            running = [*others, *self._ears, *[task for _, task in self._runs.values()]]
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await self.leave()
+
+    async def leave(self) -> None:
+        """Let go of all that it drives; the agents go on."""
+        running = [*self._others, *self._ears, *[task for _, task in self._runs.values()]]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     async def adopt(self) -> list[dict[str, Any]]:
         """Take over what runs here without an owner, and wait until it is known which agents live.

@@ -1,0 +1,75 @@
+"""`holdfast up`: the hub, its page and a worker, in one process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from holdfast.cli import options
+from holdfast.cli.who import who
+
+if TYPE_CHECKING:
+    from holdfast.hub.hub import Hub
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Where to listen."""
+    made = options.parser(name, "Run the hub: its API, its page and its worker; prints the address.")
+    made.add_argument("--host", metavar="H", help="the address to listen on (127.0.0.1)")
+    made.add_argument("--port", metavar="P", type=int, help="8420, or a free one where that is taken; 0: any")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Until SIGTERM or SIGINT; the agents go on."""
+    import asyncio
+
+    import msgspec
+    import uvloop
+
+    from holdfast import config
+    from holdfast.hub import settings
+    from holdfast.hub.life import live
+
+    home, location = options.place(given)
+    chosen = settings.read(config.load(home))
+    if given.host is not None:
+        chosen = msgspec.structs.replace(chosen, host=given.host)
+    if given.port is not None:
+        settings.check_port(given.port)
+        chosen = msgspec.structs.replace(chosen, port=given.port)
+
+    def tell(url: str, token: str, hub: Hub) -> None:
+        _tell(given, chosen.host, url, token, hub)
+
+    home.make()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    with home.lock("up"), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(live(home, location, dict(os.environ), who(), chosen, tell))
+    return 0
+
+
+def _tell(given: argparse.Namespace, host: str, url: str, token: str, hub: Hub) -> None:
+    """Say where it is, and what was put right."""
+    from holdfast.hub import access
+
+    healed = hub.healed
+    if given.json:
+        print(json.dumps({"url": url, "token": token, "pid": os.getpid()}), flush=True)
+        return
+    if healed is not None:
+        for done in healed.done:
+            print(f"holdfast: healed {done.subject}: {done.code}, {done.result}", file=sys.stderr)
+        for problem in healed.problems:
+            print(f"holdfast: not healed: {problem}", file=sys.stderr)
+        for one in healed.settled:
+            told = f"task {one.task} of session {one.session} {one.status}: {one.reason}"
+            print(f"holdfast: while nobody watched, {told}", file=sys.stderr)
+    if not access.is_loopback(host):
+        print(f"holdfast: others can reach {host}; they need the token in this address", file=sys.stderr)
+    print(f"{url}/?token={token}", flush=True)

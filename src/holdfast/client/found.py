@@ -1,0 +1,52 @@
+"""The hub that runs on a home: where it listens, and what lets us in."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+
+
+class Door(NamedTuple):
+    """Where a hub is, and its token."""
+
+    url: str
+    token: str
+
+
+def note_path(home: Home) -> str:
+    """The file in which a hub says that it runs."""
+    return os.path.join(home.path, "hub.json")
+
+
+def token_path(home: Home) -> str:
+    """The file that holds the token."""
+    return os.path.join(home.path, "hub.token")
+
+
+def store_mark(location: Location) -> str:
+    """What tells one store from another, without its password."""
+    from hashlib import sha256
+
+    return f"{location.kind}:{sha256(location.address.encode()).hexdigest()[:16]}"
+
+
+def door(home: Home, location: Location | None = None) -> Door | None:
+    """The door of the hub that runs on this home, and on that store if one is named; None if none does."""
+    try:
+        with open(note_path(home), "rb") as file:
+            note = json.load(file)
+        pid, started, boot, url = note["pid"], note["started"], note["boot"], note["url"]
+        with open(token_path(home), encoding="ascii") as file:
+            token = file.read().strip()
+    except (OSError, ValueError, KeyError, TypeError):  # none, or it begins or ends just now
+        return None
+    if location is not None and note.get("store", store_mark(location)) != store_mark(location):
+        return None
+    from holdfast.process.identity import is_alive
+
+    return Door(url, token) if is_alive(pid, started, boot) else None

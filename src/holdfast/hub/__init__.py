@@ -1,0 +1,1 @@
+"""The hub: an HTTP API, live streams and the page, above one worker."""

@@ -1,0 +1,100 @@
+"""The hub's application: all its handlers, how errors are told, and its OpenAPI document."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from litestar import Litestar, Request
+from litestar.di import Provide
+from litestar.enums import MediaType
+from litestar.exceptions import HTTPException
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.response.base import Response
+from litestar.types import ASGIApp
+
+from holdfast import __version__, errors
+from holdfast.hub import (
+    agents,
+    dispatches,
+    events,
+    health,
+    pages,
+    problem,
+    sessions,
+    streams,
+    tasks,
+    verdicts,
+)
+from holdfast.hub.access import Access
+from holdfast.hub.gate import Gate
+from holdfast.hub.hub import Hub
+
+BODY = 1024 * 1024  # bytes of a request
+
+ROUTES = [
+    *sessions.ROUTES,
+    *events.ROUTES,
+    *streams.ROUTES,
+    *verdicts.ROUTES,
+    *dispatches.ROUTES,
+    *tasks.ROUTES,
+    *agents.ROUTES,
+    *health.ROUTES,
+    *pages.ROUTES,
+]
+CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+log = logging.getLogger(__name__)
+
+Asked = Request[Any, Any, Any]
+
+
+def make(hub: Hub, access: Access) -> ASGIApp:
+    """The application of a hub, behind its gate."""
+    return Gate(bare(hub), access)
+
+
+def bare(hub: Hub) -> Litestar:
+    """The same without the gate."""
+    return Litestar(
+        route_handlers=ROUTES,
+        dependencies={"hub": Provide(lambda: hub, sync_to_thread=False)},
+        exception_handlers={
+            errors.HoldfastError: _refused,
+            HTTPException: _not_taken,
+            Exception: _unforeseen,
+        },
+        openapi_config=OpenAPIConfig(
+            title="Holdfast",
+            version=__version__,
+            path="/schema",
+            create_examples=False,
+            render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"], media_type=MediaType.JSON)],
+        ),
+        request_max_body_size=BODY,
+        logging_config=None,
+    )
+
+
+def _refused(_: Asked, wrong: errors.HoldfastError) -> Response[Any]:
+    return _told(problem.document(wrong))
+
+
+def _not_taken(request: Asked, wrong: HTTPException) -> Response[Any]:
+    if wrong.status_code >= 500:
+        return _unforeseen(request, wrong)
+    code = CODES.get(wrong.status_code, "bad_input")
+    extra = wrong.extra
+    reasons = {"reasons": extra} if isinstance(extra, list) and extra else {}
+    return _told(problem.made(code, wrong.detail, facts=reasons))
+
+
+def _unforeseen(request: Asked, wrong: Exception) -> Response[Any]:
+    log.error("%s %s", request.method, request.url.path, exc_info=wrong)
+    return _told(problem.made("error", f"unexpected: {type(wrong).__name__}", "the hub's log tells more"))
+
+
+def _told(found: dict[str, Any]) -> Response[Any]:
+    return Response(problem.encoded(found), media_type=problem.MEDIA_TYPE, status_code=found["status"])

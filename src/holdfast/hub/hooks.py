@@ -1,0 +1,49 @@
+"""Deliveries of forges over HTTP; they bring a signature in place of the token."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from litestar import Request, post
+
+from holdfast import config, errors
+from holdfast.forge import receiving, settings
+from holdfast.forge.receiving import Received
+from holdfast.forge.settings import Forge
+from holdfast.hub.answers import fails
+from holdfast.hub.hub import Hub
+
+BODY = 4 * 1024 * 1024  # bytes of a delivery; that of an issue has some ten thousand
+
+log = logging.getLogger(__name__)
+
+
+@post(
+    "/hooks/{forge:str}",
+    operation_id="receiveDelivery",
+    summary="Hear of an issue that was assigned on a forge",
+    status_code=200,
+    request_max_body_size=BODY,
+    responses=fails(404, 409, 413),
+    security=[],
+)
+async def receive_delivery(hub: Hub, forge: str, request: Request[Any, Any, Any]) -> Received:
+    """The task that it came to, now or when it was delivered first; or why it is ignored."""
+    sender = receiving.known(_forges(hub), forge)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return await receiving.receive(hub.context, sender, headers, await request.body())
+
+
+def _forges(hub: Hub) -> dict[str, Forge]:
+    """The forges as the config has them now; what is wrong with it is not for a stranger to read."""
+    try:
+        return settings.read(config.load(hub.home))
+    except errors.BadInput as problem:
+        log.error("%s", problem.message)
+        raise errors.StoreBusy(
+            "the config of this hub cannot be read", hint="the hub's log tells more"
+        ) from None
+
+
+ROUTES = [receive_delivery]

@@ -1,0 +1,108 @@
+"""The hub as its handlers see it: the home that is open just now, the feed, and what happened at start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast import clock, errors
+from holdfast.home import Home
+from holdfast.hub.feed import Feed
+from holdfast.hub.recent import Recent
+from holdfast.recover.finding import Done, Report
+from holdfast.resume.verdict import Verdict
+from holdfast.store.contract import Store
+from holdfast.store.location import Location
+from holdfast.work.context import Context
+
+VERDICT_S = 3.0  # while the log has not grown
+AGENTS_S = 30.0  # each look starts every agent once, to ask its version
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """A task that has ended while no hub or worker watched."""
+
+    task: str
+    session: str
+    status: str
+    reason: str | None
+
+
+class Healed(msgspec.Struct, frozen=True):
+    """What was put right when the home was opened."""
+
+    at: str
+    done: list[Done]
+    problems: list[str]
+    settled: list[Settled]
+
+
+class Hub:
+    """One running hub."""
+
+    def __init__(self, home: Home, location: Location, env: Mapping[str, str], by: str):
+        self.home = home
+        self.location = location
+        self.env = env
+        self.by = by  # in whose name things are recorded
+        self.started_at = clock.now()
+        self.feed = Feed()
+        self.stopping = asyncio.Event()
+        self.healed: Healed | None = None  # None before the home was opened
+        self.verdicts: Recent[Verdict] = Recent(VERDICT_S)
+        self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
+        self._open = asyncio.Event()
+        self._context: Context | None = None
+        self._report: Report | None = None
+
+    @property
+    def context(self) -> Context:
+        """The open home; StoreBusy while it is being opened again."""
+        if self._context is None:
+            raise errors.StoreBusy("the store is being opened again", hint="try again in a moment")
+        return self._context
+
+    @property
+    def store(self) -> Store:
+        """Its store."""
+        return self.context.store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a home to work with just now."""
+        return self._context is not None
+
+    async def opened(self) -> None:
+        """Until the home is open."""
+        await self._open.wait()
+
+    def note(self, report: Report) -> None:
+        """What was healed while the home was being opened."""
+        self._report = report
+
+    def begin(self, context: Context, settled: list[dict[str, Any]]) -> None:
+        """The home is open."""
+        report, self._report = self._report, None
+        self.healed = Healed(
+            at=clock.now() if report is None else report.at,
+            done=[] if report is None else report.done,
+            problems=[] if report is None else report.problems,
+            settled=msgspec.convert(settled, list[Settled]),
+        )
+        self._context = context
+        self._open.set()
+
+    def end(self, why: str) -> None:
+        """The home is closed and will be opened again: whoever reads a stream begins anew then."""
+        self._context = None
+        self._open.clear()
+        self.feed.begin_anew(why)
+
+    def stop(self) -> None:
+        """End it all; the agents go on."""
+        self.stopping.set()
+        self._open.set()  # nobody waits for that any more
+        self.feed.close("the hub stops")

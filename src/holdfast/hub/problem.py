@@ -1,0 +1,104 @@
+"""Errors as `application/problem+json`, each code with its one HTTP status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUS = {
+    "ambiguous": 409,
+    "agent_missing": 409,
+    "agent_unusable": 409,
+    "bad_host": 403,
+    "bad_input": 400,
+    "bad_origin": 403,
+    "commit_unknown": 503,
+    "disk_full": 503,
+    "error": 500,
+    "forbidden": 403,
+    "illegal_change": 409,
+    "key_taken": 409,
+    "metadata_invalid": 400,
+    "metadata_unreadable": 409,
+    "method_not_allowed": 405,
+    "not_found": 404,
+    "plan_changed": 409,
+    "port_taken": 503,
+    "refused": 409,
+    "resume_unavailable": 409,
+    "resume_unsafe": 409,
+    "schema_newer": 503,
+    "session_deleted": 409,
+    "session_running": 409,
+    "stale_generation": 409,
+    "store_busy": 503,
+    "store_closed": 503,
+    "store_missing": 503,
+    "store_read_only": 503,
+    "store_unreachable": 503,
+    "store_unreadable": 503,
+    "task_cancelled": 409,
+    "task_failed": 409,
+    "task_interrupted": 409,
+    "token_field": 400,
+    "too_large": 413,
+    "unauthorized": 401,
+    "unstorable_text": 400,
+    "version_mismatch": 409,
+}
+TITLES = {
+    400: "That cannot be taken",
+    401: "Not let in",
+    403: "Not let in",
+    404: "Not found",
+    405: "Not so",
+    409: "It does not fit the present state",
+    413: "Too large",
+    500: "Something unforeseen",
+    503: "Not just now",
+}
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why something was not done; more fields tell of the state that it did not fit."""
+
+    type: str  # a name for the code, not an address
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str = ""
+
+
+def status_of(code: str) -> int:
+    """The HTTP status of an error's code."""
+    return STATUS.get(code, 500)
+
+
+def document(problem: HoldfastError) -> dict[str, Any]:
+    """The problem as it goes out, with the facts that the error brings."""
+    return made(problem.code, problem.message, problem.hint, problem.facts)
+
+
+def made(code: str, detail: str, hint: str = "", facts: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A problem of that code."""
+    status = status_of(code)
+    return {
+        **(facts or {}),
+        "type": f"urn:holdfast:problem:{code}",
+        "title": TITLES[status],
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "hint": hint,
+    }
+
+
+def encoded(found: dict[str, Any]) -> bytes:
+    """The bytes of a problem."""
+    return msgspec.json.encode(found)

@@ -1,0 +1,219 @@
+"""Sessions over HTTP: listed, shown, patched, put away, deleted and brought back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import delete, get, patch, post
+from litestar.params import Parameter
+
+from holdfast.errors import BadInput
+from holdfast.hub.answers import fails
+from holdfast.hub.hub import Hub
+from holdfast.model.session import ArchiveNote, Deletion, Link, Session, State, Worktree
+from holdfast.model.task import Status, Task
+from holdfast.model.token import Token
+from holdfast.work import removing, trusting
+
+BY_HAND = "by hand"
+
+Which = Literal["present", "live", "archived", "deleted", "all"]
+Limit = Annotated[int, Parameter(ge=1, le=500)]
+Reason = Annotated[str, msgspec.Meta(max_length=4000)]
+
+
+class Header(msgspec.Struct, frozen=True):
+    """A session in a list: all but its metadata."""
+
+    id: str
+    agent: str
+    state: State
+    created_at: str
+    updated_at: str
+    key: str | None
+    cwd: str | None
+    host: str | None
+    title: str | None
+    worktree: Worktree | None
+    archive: ArchiveNote | None
+    deletion: Deletion | None
+    link: Link | None
+    version: int
+    undone: str | None
+    events: int
+    messages: int
+    tasks: int
+    last_task: str | None
+    last_status: Status | None
+
+
+class Sessions(msgspec.Struct, frozen=True):
+    """A page of a list, and the cursor of the next."""
+
+    sessions: list[Header]
+    next: str | None
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A session and the lineage of its tokens."""
+
+    session: Session
+    tokens: list[Token]
+
+
+class Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A JSON merge patch of the metadata on the version that was seen, a new title, or both."""
+
+    version: int | None = None
+    metadata: dict[str, Any] | None = None
+    title: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A reason that is kept with the change."""
+
+    reason: Reason = BY_HAND
+
+
+class Removed(Session, frozen=True):
+    """A session in the trash."""
+
+    worktree_stays: str | None = None  # why its worktree was not taken away, if it was not
+
+
+@get("/api/sessions", operation_id="listSessions", summary="Sessions, the latest first", responses=fails(404))
+async def list_sessions(
+    hub: Hub,
+    which: Annotated[Which, Parameter(query="state")] = "present",
+    agent: str = "",
+    key: str = "",
+    text: str = "",
+    status: Status | None = None,
+    empty: bool = False,
+    before: str | None = None,
+    limit: Limit = 50,
+) -> Sessions:
+    """A page of headers; `before` is the `next` of the page before, `status` that of the last task."""
+    page = await hub.store.sessions(
+        state=which,
+        agent=agent,
+        key=key,
+        text=text,
+        status=status or "",
+        empty=empty,
+        before=before,
+        limit=limit,
+    )
+    return Sessions([_header(session) for session in page.sessions], page.next)
+
+
+@get(
+    "/api/sessions/{session:str}",
+    operation_id="showSession",
+    summary="A session's header with its metadata, and its tokens",
+    responses=fails(404, 409),
+)
+async def show_session(hub: Hub, session: str) -> Shown:
+    """All about one session but its events."""
+    found = await hub.store.resolve(session)
+    return Shown(await hub.store.session(found), await hub.store.tokens(found))
+
+
+@patch(
+    "/api/sessions/{session:str}",
+    operation_id="patchSession",
+    summary="Merge a JSON merge patch into the metadata, or set the title",
+    responses=fails(404, 409, 413),
+)
+async def patch_session(hub: Hub, session: str, data: Patch) -> Session:
+    """The session as it is then; `version_mismatch` carries the current version and metadata."""
+    found = await hub.store.resolve(session)
+    if data.metadata is None and data.title is msgspec.UNSET:
+        raise BadInput("nothing to change: give metadata, title or both")
+    if data.metadata is not None:
+        if data.version is None:
+            raise BadInput("metadata is patched on the version that was seen: give version")
+        changed = await hub.store.patch_metadata(found, data.metadata, data.version)
+    if data.title is not msgspec.UNSET:
+        changed = await hub.store.describe(found, title=data.title)
+    return changed
+
+
+@post(
+    "/api/sessions/{session:str}/archive",
+    operation_id="archiveSession",
+    summary="Put a session away; its key is free again, its tokens and prompts stay",
+    status_code=200,
+    responses=fails(404, 409, 413),
+)
+async def archive_session(hub: Hub, session: str, data: Why | None = None) -> Session:
+    """The archived session."""
+    found = await hub.store.resolve(session)
+    return await hub.store.archive(found, hub.by, (data or Why()).reason)
+
+
+@post(
+    "/api/sessions/{session:str}/unarchive",
+    operation_id="unarchiveSession",
+    summary="Take a session out of the archive",
+    status_code=200,
+    responses=fails(404, 409),
+)
+async def unarchive_session(hub: Hub, session: str) -> Session:
+    """The live session."""
+    return await hub.store.unarchive(await hub.store.resolve(session), hub.by)
+
+
+@delete(
+    "/api/sessions/{session:str}",
+    operation_id="deleteSession",
+    summary="Move a session into the trash, and its worktree away if nothing could be lost with it",
+    status_code=200,
+    responses=fails(404, 409),
+)
+async def delete_session(hub: Hub, session: str, reason: Reason = BY_HAND) -> Removed:
+    """The deleted session."""
+    found = await hub.store.resolve(session)
+    deleted, stays = await removing.delete(hub.store, found, hub.by, reason)
+    return Removed(**msgspec.structs.asdict(deleted), worktree_stays=stays)
+
+
+@post(
+    "/api/sessions/{session:str}/restore",
+    operation_id="restoreSession",
+    summary="Bring a session back from the trash",
+    status_code=200,
+    responses=fails(404, 409),
+)
+async def restore_session(hub: Hub, session: str) -> Session:
+    """The session as it was."""
+    return await hub.store.restore(await hub.store.resolve(session), hub.by)
+
+
+@post(
+    "/api/sessions/{session:str}/trust",
+    operation_id="trustSession",
+    summary="Say that a session is sound whose last task was cancelled or failed",
+    status_code=200,
+    responses=fails(404, 409, 413),
+)
+async def trust_session(hub: Hub, session: str, data: Why) -> Task:
+    """The task that no longer counts."""
+    return await trusting.trust(hub.store, await hub.store.resolve(session), hub.by, data.reason)
+
+
+def _header(session: Session) -> Header:
+    return Header(*[getattr(session, name) for name in Header.__struct_fields__])
+
+
+ROUTES = [
+    list_sessions,
+    show_session,
+    patch_session,
+    archive_session,
+    unarchive_session,
+    delete_session,
+    restore_session,
+    trust_session,
+]

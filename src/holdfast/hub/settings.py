@@ -1,0 +1,37 @@
+"""The `[hub]` table of config.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import BadInput
+
+PORT = 8420
+
+
+class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the hub listens, and by which names it is known."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None  # None: the usual one, or a free one where that is taken
+    hosts: tuple[str, ...] = ()  # names by which a proxy or the network knows it
+
+
+def read(config: Mapping[str, Any]) -> HubSettings:
+    """The settings of a config; BadInput names what is wrong with them."""
+    try:
+        found = msgspec.convert(config.get("hub", {}), HubSettings)
+    except msgspec.ValidationError as problem:
+        raise BadInput(f"config: [hub]: {problem}", hint="see docs/configuration.md") from None
+    if found.port is not None:
+        check_port(found.port)
+    return found
+
+
+def check_port(port: int) -> None:
+    """Refuse what is no port."""
+    if not 0 <= port <= 65535:
+        raise BadInput(f"a port is a number from 0 to 65535, not {port}")

@@ -1,0 +1,90 @@
+"""Tasks over HTTP: listed, shown, stopped, and answered."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import get, post
+from litestar.params import Parameter
+
+from holdfast.drive.driver import Decision
+from holdfast.hub.answers import fails
+from holdfast.hub.hub import Hub
+from holdfast.model.task import Status, Task
+from holdfast.work import steering
+
+
+class Tasks(msgspec.Struct, frozen=True):
+    """Tasks, the one queued last first."""
+
+    tasks: list[Task]
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to stop a task; `now`: without waiting for the agent to stop by itself."""
+
+    now: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer to what an agent asks for; to all that it asks where no call is named."""
+
+    answer: Decision
+    call: str | None = None
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The answers as they were recorded."""
+
+    answered: list[dict[str, Any]]
+
+
+@get(
+    "/api/tasks",
+    operation_id="listTasks",
+    summary="Tasks, the one queued last first",
+    responses=fails(404, 409),
+)
+async def list_tasks(
+    hub: Hub,
+    session: str | None = None,
+    status: Status | None = None,
+    limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
+) -> Tasks:
+    """Those of one session, or of all; with one status, or any."""
+    of = await hub.store.resolve(session) if session else ""
+    return Tasks(await hub.store.latest_tasks(session=of, status=status or "", limit=limit))
+
+
+@get("/api/tasks/{task:str}", operation_id="showTask", summary="One task", responses=fails(404, 409))
+async def show_task(hub: Hub, task: str) -> Task:
+    """All about it but its events."""
+    return await hub.store.task(await hub.store.resolve_task(task))
+
+
+@post(
+    "/api/tasks/{task:str}/cancel",
+    operation_id="cancelTask",
+    summary="Stop a task: the agent is asked first, then all it started is ended",
+    status_code=200,
+    responses=fails(404, 409, 413),
+)
+async def cancel_task(hub: Hub, task: str, data: Stop | None = None) -> Task:
+    """The task as it is now: one that waited is cancelled, one that runs was asked to stop."""
+    return await steering.cancel(hub.store, task, hub.by, twice=data is not None and data.now)
+
+
+@post(
+    "/api/tasks/{task:str}/permission",
+    operation_id="answerTask",
+    summary="Allow or deny what an agent asks for",
+    status_code=200,
+    responses=fails(404, 409, 413),
+)
+async def answer_task(hub: Hub, task: str, data: Answer) -> Answered:
+    """The answers as they were recorded; whoever drives the task passes them on."""
+    return Answered(await steering.answer(hub.store, task, data.answer, hub.by, call=data.call))
+
+
+ROUTES = [list_tasks, show_task, cancel_task, answer_task]
