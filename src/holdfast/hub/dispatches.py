@@ -26,7 +26,10 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     agent: str | None = None
     key: str | None = None
-    cwd: str | None = None  # an absolute path; the hub's own folder if none is given
+    session: str | None = None  # go on in this one, where that is safe
+    cwd: str | None = None  # an absolute path
+    here: str | None = None  # where the person is: for a new session without a cwd; else the hub's own folder
+    task: str | None = None  # the id its task is to have: the same sent twice is one task
     worktree: bool = False
     fork: bool = False
     queue: bool = False
@@ -40,6 +43,7 @@ class GoOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     how: How = "resume"
+    task: str | None = None  # as for a dispatch
     queue: bool = False
     brief: bool = True
     permissions: Policy | None = None
@@ -82,8 +86,9 @@ class Redispatched(msgspec.Struct, frozen=True):
 )
 async def dispatch(hub: Hub, data: Prompt) -> Queued:
     """The task that was queued."""
-    if data.cwd is not None and not os.path.isabs(data.cwd):
-        raise BadInput(f"cwd must be an absolute path, not {data.cwd!r}")
+    for name, path in (("cwd", data.cwd), ("here", data.here)):
+        if path is not None and not os.path.isabs(path):
+            raise BadInput(f"{name} must be an absolute path, not {path!r}")
     wish = Wish(**msgspec.structs.asdict(data))
     return _queued(await dispatching.dispatch(hub.context, wish, by=hub.by))
 
