@@ -31,7 +31,8 @@ def run(given: argparse.Namespace) -> int:
             output.json_line({"claims": tell.claims})
             return 0
         tell.act("That was all. Nothing was lost.")
-        tell.say(f"The page shows it: {stage.address}")
+        tell.say("The page shows it:")
+        tell.point(stage.address)
         if sys.stdin.isatty() and not given.no_wait:
             tell.say("Enter or Ctrl-C ends the tour and removes all of it.")
             try:

@@ -33,6 +33,7 @@ COMMANDS = {
     "restore": ("change", "bring a session back from the trash"),
     "doctor": ("doctor", "what is wrong, what would mend it, and do so"),
     "config": ("config", "what is in force, and from where"),
+    "demo": ("demo", "a tour: runs a demo agent, kills things, shows what survives"),
     "completion": ("completion", "what a shell needs to complete all this"),
 }
 ASKED_BY_SHELLS = {"complete": ("complete", "what a word may become")}

@@ -31,7 +31,8 @@ def hub_dies(stage: Stage, tell: Telling) -> None:
     """The hub is killed while an agent's tool runs; the agent does not notice."""
     tell.act("1. The hub dies in the middle of a tool")
     stage.start_hub()
-    tell.say(f"A hub runs on a scratch home: {stage.address}")
+    tell.say("A hub runs on a scratch home:")
+    tell.point(stage.address)
     tell.command("holdfast run -a demo --key tour-1 'Write eight lines, slowly'")
     begun = stage.begin(WORK, "Write eight lines, slowly.", "--key", "tour-1")
     stage.until("the tool's second line", lambda: len(stage.lines("steps")) >= 2)

@@ -30,15 +30,22 @@ class Telling:
         """A paragraph."""
         self._print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  "))
 
+    def point(self, address: str) -> None:
+        """An address, whole on a line of its own."""
+        self._print(f"  {address}")
+
     def command(self, line: str) -> None:
         """What anybody could have typed."""
         self._print(self._paint("36", f"  $ {line}"))
 
     def quote(self, text: str, lines: int = 8) -> None:
         """Some lines of what Holdfast said."""
-        told = [output.plain(line) for line in text.strip().splitlines()]
+        given = [output.plain(line) for line in text.strip().splitlines()]
+        told = [
+            part for line in given for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ") or [""]
+        ]
         for line in told[:lines]:
-            self._print(self._paint("2", f"    {line[:WIDTH]}"))
+            self._print(self._paint("2", f"    {line}"))
         if len(told) > lines:
             self._print(self._paint("2", f"    … {len(told) - lines} lines more"))
 
