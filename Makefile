@@ -8,10 +8,9 @@ READY := $(VENV)/.ready
 
 setup: $(READY)
 
-# Installs Holdfast and makes its home on the embedded default.
+# Installs Holdfast and starts the hub on the embedded default, until Ctrl-C.
 start: $(VENV)/bin/holdfast
-	$(BIN)/holdfast init
-	@echo "now: $(BIN)/holdfast --help"
+	@exec $(BIN)/holdfast up
 
 $(VENV)/bin/holdfast:
 	$(PYTHON) -m venv $(VENV)
