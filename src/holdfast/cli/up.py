@@ -32,11 +32,14 @@ def run(given: argparse.Namespace) -> int:
     import uvloop
 
     from holdfast import config
+    from holdfast.forge import settings as forges
     from holdfast.hub import settings
     from holdfast.hub.life import live
 
     home, location = options.place(given)
-    chosen = settings.read(config.load(home))
+    written = config.load(home)
+    forges.read(written)  # refuses what is wrong before anything is begun
+    chosen = settings.read(written)
     if given.host is not None:
         chosen = msgspec.structs.replace(chosen, host=given.host)
     if given.port is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import unquote
 
 from litestar import Litestar, Request
 from litestar.di import Provide
@@ -11,6 +12,7 @@ from litestar.enums import MediaType
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.params import Parameter
 from litestar.response.base import Response
 from litestar.types import ASGIApp
 
@@ -20,6 +22,7 @@ from holdfast.hub import (
     dispatches,
     events,
     health,
+    hooks,
     pages,
     problem,
     sessions,
@@ -32,6 +35,7 @@ from holdfast.hub.gate import Gate
 from holdfast.hub.hub import Hub
 
 BODY = 1024 * 1024  # bytes of a request
+NAME = 200  # letters of who asks
 
 ROUTES = [
     *sessions.ROUTES,
@@ -42,6 +46,7 @@ ROUTES = [
     *tasks.ROUTES,
     *agents.ROUTES,
     *health.ROUTES,
+    *hooks.ROUTES,
     *pages.ROUTES,
 ]
 CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
@@ -49,6 +54,10 @@ CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_n
 log = logging.getLogger(__name__)
 
 Asked = Request[Any, Any, Any]
+By = Annotated[
+    str | None,
+    Parameter(header="X-Holdfast-By", description="In whose name; percent-encoded. Else the hub's user."),
+]
 
 
 def make(hub: Hub, access: Access) -> ASGIApp:
@@ -60,7 +69,10 @@ def bare(hub: Hub) -> Litestar:
     """The same without the gate."""
     return Litestar(
         route_handlers=ROUTES,
-        dependencies={"hub": Provide(lambda: hub, sync_to_thread=False)},
+        dependencies={
+            "hub": Provide(lambda: hub, sync_to_thread=False),
+            "by": Provide(_by, sync_to_thread=False),
+        },
         exception_handlers={
             errors.HoldfastError: _refused,
             HTTPException: _not_taken,
@@ -76,6 +88,11 @@ def bare(hub: Hub) -> Litestar:
         request_max_body_size=BODY,
         logging_config=None,
     )
+
+
+def _by(hub: Hub, said: By = None) -> str:
+    """In whose name something is done."""
+    return unquote(said, errors="replace")[:NAME].strip() if said and said.strip() else hub.by
 
 
 def _refused(_: Asked, wrong: errors.HoldfastError) -> Response[Any]:

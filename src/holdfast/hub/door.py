@@ -48,7 +48,7 @@ class Door:
             )
         )
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
-        presence.announce(hub.home, self.url)
+        presence.announce(hub.home, hub.location, self.url)
 
     async def served(self) -> None:
         """Until it serves no more, which it should only do when it is closed."""

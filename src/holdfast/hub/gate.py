@@ -8,7 +8,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from holdfast import errors
-from holdfast.hub import problem
+from holdfast.hub import pages, problem
 from holdfast.hub.access import HEADERS, Access, Asked
 
 _STRICT = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -49,7 +49,7 @@ class Gate:
     async def _refuse(self, asked: Asked, refused: errors.NotLetIn, send: Send) -> None:
         is_person = asked.path == "/" and "text/html" in asked.headers.get("accept", "")
         if isinstance(refused, errors.Unauthorized) and is_person:
-            await _answer(send, 401, b"text/html; charset=utf-8", ASKING)
+            await _answer(send, 401, b"text/html; charset=utf-8", pages.login() or ASKING)
             return
         found = problem.document(refused)
         await _answer(send, found["status"], problem.MEDIA_TYPE.encode(), problem.encoded(found))

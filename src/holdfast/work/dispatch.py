@@ -269,9 +269,7 @@ async def _new(context: Context, wish: Wish, by: str) -> Task:
         await context.store.delete(session.id, by, "no worktree could be made for it")
         raise
     await context.store.describe(session.id, worktree=made)
-    return await context.store.dispatch(
-        Dispatch(session.id, wish.prompt, told, queue=True, task=wish.task)
-    )
+    return await context.store.dispatch(Dispatch(session.id, wish.prompt, told, queue=True, task=wish.task))
 
 
 def _here() -> str:
