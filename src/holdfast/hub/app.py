@@ -18,11 +18,16 @@ from litestar.types import ASGIApp
 
 from holdfast import __version__, errors
 from holdfast.hub import (
+    adoptions,
     agents,
     dispatches,
+    doctor,
     events,
     health,
     hooks,
+    lives,
+    metrics,
+    overview,
     pages,
     problem,
     sessions,
@@ -31,6 +36,7 @@ from holdfast.hub import (
     verdicts,
 )
 from holdfast.hub.access import Access
+from holdfast.hub.adopting import Adopting
 from holdfast.hub.gate import Gate
 from holdfast.hub.hub import Hub
 
@@ -45,7 +51,12 @@ ROUTES = [
     *dispatches.ROUTES,
     *tasks.ROUTES,
     *agents.ROUTES,
+    *overview.ROUTES,
+    *lives.ROUTES,
+    *adoptions.ROUTES,
+    *doctor.ROUTES,
     *health.ROUTES,
+    *metrics.ROUTES,
     *hooks.ROUTES,
     *pages.ROUTES,
 ]
@@ -60,17 +71,18 @@ By = Annotated[
 ]
 
 
-def make(hub: Hub, access: Access) -> ASGIApp:
+def make(hub: Hub, access: Access, adopting: Adopting) -> ASGIApp:
     """The application of a hub, behind its gate."""
-    return Gate(bare(hub), access)
+    return Gate(bare(hub, adopting), access, hub.requests)
 
 
-def bare(hub: Hub) -> Litestar:
+def bare(hub: Hub, adopting: Adopting) -> Litestar:
     """The same without the gate."""
     return Litestar(
         route_handlers=ROUTES,
         dependencies={
             "hub": Provide(lambda: hub, sync_to_thread=False),
+            "adopting": Provide(lambda: adopting, sync_to_thread=False),
             "by": Provide(_by, sync_to_thread=False),
         },
         exception_handlers={
