@@ -152,11 +152,9 @@ def serving() -> Iterator[Callable[..., Server]]:
         server.close()
 
 
-def answer(value: Any, status: int = 200, **headers: str) -> Script:
+def answer(value: Any, status: int = 200) -> Script:
     def script(request: BaseHTTPRequestHandler, _: bytes) -> None:
         request.send_response(status)
-        for name, text in headers.items():
-            request.send_header(name.replace("_", "-"), text)
         request.end_headers()
         request.wfile.write(json.dumps(value).encode())
 
@@ -229,9 +227,10 @@ def test_all_events_are_read_page_by_page(serving: Callable[..., Server]) -> Non
     assert "after=2" in server.asked[1][1]
 
 
-def test_what_a_hub_has_to_say_besides(serving: Callable[..., Server]) -> None:
-    server = serving(answer({"id": "s1"}, X_Holdfast_Notice="it%20stays"))
-    assert hub(server).delete("s1", "old") == ({"id": "s1"}, "it stays")
+def test_why_a_worktree_stays_is_told(serving: Callable[..., Server]) -> None:
+    server = serving(answer({"id": "s1", "worktree_stays": "it has changes"}))
+    assert hub(server).delete("s1", "old") == ({"id": "s1"}, "it has changes")
+    assert server.asked[0][:2] == ("DELETE", "/api/sessions/s1?reason=old")
 
 
 def test_a_stream_goes_on_where_it_broke(serving: Callable[..., Server]) -> None:

@@ -13,6 +13,7 @@ from holdfast.cli import options
 from holdfast.cli.who import who
 
 if TYPE_CHECKING:
+    from holdfast.hub.door import Door
     from holdfast.hub.hub import Hub
 
 
@@ -32,19 +33,26 @@ def run(given: argparse.Namespace) -> int:
     import uvloop
 
     from holdfast import config
+    from holdfast.forge import settings as forges
     from holdfast.hub import settings
     from holdfast.hub.life import live
 
     home, location = options.place(given)
-    chosen = settings.read(config.load(home))
+    written = config.load(home)
+    forges.read(written)  # refuses what is wrong before anything is begun
+    chosen = settings.read(written)
     if given.host is not None:
         chosen = msgspec.structs.replace(chosen, host=given.host)
     if given.port is not None:
         settings.check_port(given.port)
         chosen = msgspec.structs.replace(chosen, port=given.port)
 
-    def tell(url: str, token: str, hub: Hub) -> None:
-        _tell(given, chosen.host, url, token, hub)
+    looking: list[asyncio.Task[None]] = []
+
+    def tell(door: Door, hub: Hub) -> None:
+        _tell(given, chosen.host, door, hub)
+        if not given.json:
+            looking.append(asyncio.create_task(_tell_adoptable(door)))
 
     home.make()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -54,13 +62,20 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(given: argparse.Namespace, host: str, url: str, token: str, hub: Hub) -> None:
+async def _tell_adoptable(door: Door) -> None:
+    """Say whose sessions could be adopted, once that is known."""
+    for one in await door.adopting.adoptable():
+        told = f"{one.sessions} sessions that are not here yet; `holdfast import {one.agent}` adopts them"
+        print(f"holdfast: {one.agent}: {told}", file=sys.stderr)
+
+
+def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
     """Say where it is, and what was put right."""
     from holdfast.hub import access
 
     healed = hub.healed
     if given.json:
-        print(json.dumps({"url": url, "token": token, "pid": os.getpid()}), flush=True)
+        print(json.dumps({"url": door.url, "token": door.token, "pid": os.getpid()}), flush=True)
         return
     if healed is not None:
         for done in healed.done:
@@ -72,4 +87,4 @@ def _tell(given: argparse.Namespace, host: str, url: str, token: str, hub: Hub) 
             print(f"holdfast: while nobody watched, {told}", file=sys.stderr)
     if not access.is_loopback(host):
         print(f"holdfast: others can reach {host}; they need the token in this address", file=sys.stderr)
-    print(f"{url}/?token={token}", flush=True)
+    print(f"{door.url}/?token={door.token}", flush=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.store.location import Location
 
+BY_HAND = "by hand"  # the reason where none is given
 PAGE = 500  # events asked for at a time
 
 
@@ -185,7 +186,7 @@ class Hub:
         body = {"version": version, "metadata": metadata, "title": title}
         return self._changed("PATCH", session, "", body)
 
-    def archive(self, session: str, reason: str = "") -> Session:
+    def archive(self, session: str, reason: str = BY_HAND) -> Session:
         """Put a session away."""
         return self._changed("POST", session, "/archive", {"reason": reason})
 
@@ -193,18 +194,18 @@ class Hub:
         """Take it out again."""
         return self._changed("POST", session, "/unarchive", {})
 
-    def delete(self, session: str, reason: str = "") -> tuple[Session, str]:
-        """Move it into the trash; also what is to be known, as why its worktree stays."""
-        path = f"/api/sessions/{part(session)}"
-        answer, notice = self._wire.ask("DELETE", path, query={"reason": reason})
-        return answer, notice
+    def delete(self, session: str, reason: str = BY_HAND) -> tuple[Session, str | None]:
+        """Move it into the trash; also why its worktree stays, where it does."""
+        answer = self._asked("DELETE", f"/api/sessions/{part(session)}", query={"reason": reason})
+        stays: str | None = answer.pop("worktree_stays")
+        return answer, stays
 
     def restore(self, session: str) -> Session:
         """Bring it back."""
         return self._changed("POST", session, "/restore", {})
 
-    def trust(self, session: str, reason: str) -> dict[str, Any]:
-        """Say that it is sound, though its last task did not end well."""
+    def trust(self, session: str, reason: str = BY_HAND) -> dict[str, Any]:
+        """Say that it is sound, though its last task did not end well; what was recorded."""
         answer: dict[str, Any] = self._asked(
             "POST", f"/api/sessions/{part(session)}/trust", {"reason": reason}
         )
@@ -246,4 +247,4 @@ class Hub:
         body: dict[str, Any] | None = None,
         query: dict[str, Any] | None = None,
     ) -> Any:
-        return self._wire.ask(method, path, body, query)[0]
+        return self._wire.ask(method, path, body, query)

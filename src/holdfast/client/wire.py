@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from holdfast import errors
 from holdfast.client.found import Door
@@ -26,13 +26,12 @@ class Wire:
 
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Query | None = None
-    ) -> tuple[Any, str]:
-        """What the hub answers, and what it has to say besides; its refusal as the error that it had."""
+    ) -> Any:
+        """What the hub answers; its refusal as the error that it had."""
         sent = None if body is None else json.dumps({k: v for k, v in body.items() if v is not None}).encode()
         with self._opened(method, path, query, {"Content-Type": "application/json"}, sent) as answer:
             said = answer.read()
-            notice = unquote(answer.getheader("X-Holdfast-Notice") or "")
-        return (json.loads(said) if said else None), notice
+        return json.loads(said) if said else None
 
     @contextmanager
     def listening(

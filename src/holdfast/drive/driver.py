@@ -86,6 +86,10 @@ class Driver(Protocol):
         """Say an answer that is in the log already; an ask that is not open gives nothing."""
         ...
 
+    def unfinished(self) -> tuple[str, str] | None:
+        """The kind and text so far of a block that is being said; None where none is, or it is not told."""
+        ...
+
     def interrupt(self) -> Out | None:
         """What asks the agent to stop; None if only a signal does."""
         ...

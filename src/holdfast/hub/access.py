@@ -13,7 +13,7 @@ from holdfast import errors
 from holdfast.hub import secret
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-OPEN = ("/healthz", "/schema", "/hooks/")  # need no token; a hook brings a signature
+OPEN = ("/healthz", "/schema", "/hooks/", "/page/")  # need no token; a hook brings a signature
 HERE = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site: our own page, or a person's own doing
 
 HEADERS = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import unquote
 
 from litestar import Litestar, Request
 from litestar.di import Provide
@@ -11,15 +12,22 @@ from litestar.enums import MediaType
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.params import Parameter
 from litestar.response.base import Response
 from litestar.types import ASGIApp
 
 from holdfast import __version__, errors
 from holdfast.hub import (
+    adoptions,
     agents,
     dispatches,
+    doctor,
     events,
     health,
+    hooks,
+    lives,
+    metrics,
+    overview,
     pages,
     problem,
     sessions,
@@ -28,10 +36,12 @@ from holdfast.hub import (
     verdicts,
 )
 from holdfast.hub.access import Access
+from holdfast.hub.adopting import Adopting
 from holdfast.hub.gate import Gate
 from holdfast.hub.hub import Hub
 
 BODY = 1024 * 1024  # bytes of a request
+NAME = 200  # letters of who asks
 
 ROUTES = [
     *sessions.ROUTES,
@@ -41,7 +51,13 @@ ROUTES = [
     *dispatches.ROUTES,
     *tasks.ROUTES,
     *agents.ROUTES,
+    *overview.ROUTES,
+    *lives.ROUTES,
+    *adoptions.ROUTES,
+    *doctor.ROUTES,
     *health.ROUTES,
+    *metrics.ROUTES,
+    *hooks.ROUTES,
     *pages.ROUTES,
 ]
 CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
@@ -49,18 +65,26 @@ CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_n
 log = logging.getLogger(__name__)
 
 Asked = Request[Any, Any, Any]
+By = Annotated[
+    str | None,
+    Parameter(header="X-Holdfast-By", description="In whose name; percent-encoded. Else the hub's user."),
+]
 
 
-def make(hub: Hub, access: Access) -> ASGIApp:
+def make(hub: Hub, access: Access, adopting: Adopting) -> ASGIApp:
     """The application of a hub, behind its gate."""
-    return Gate(bare(hub), access)
+    return Gate(bare(hub, adopting), access, hub.requests)
 
 
-def bare(hub: Hub) -> Litestar:
+def bare(hub: Hub, adopting: Adopting) -> Litestar:
     """The same without the gate."""
     return Litestar(
         route_handlers=ROUTES,
-        dependencies={"hub": Provide(lambda: hub, sync_to_thread=False)},
+        dependencies={
+            "hub": Provide(lambda: hub, sync_to_thread=False),
+            "adopting": Provide(lambda: adopting, sync_to_thread=False),
+            "by": Provide(_by, sync_to_thread=False),
+        },
         exception_handlers={
             errors.HoldfastError: _refused,
             HTTPException: _not_taken,
@@ -76,6 +100,11 @@ def bare(hub: Hub) -> Litestar:
         request_max_body_size=BODY,
         logging_config=None,
     )
+
+
+def _by(hub: Hub, said: By = None) -> str:
+    """In whose name something is done."""
+    return unquote(said, errors="replace")[:NAME].strip() if said and said.strip() else hub.by
 
 
 def _refused(_: Asked, wrong: errors.HoldfastError) -> Response[Any]:

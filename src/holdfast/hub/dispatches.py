@@ -84,13 +84,13 @@ class Redispatched(msgspec.Struct, frozen=True):
     summary="Run a prompt: in the session of its key where that is safe, else in a fresh one",
     responses=fails(404, 409, 413),
 )
-async def dispatch(hub: Hub, data: Prompt) -> Queued:
+async def dispatch(hub: Hub, by: str, data: Prompt) -> Queued:
     """The task that was queued."""
     for name, path in (("cwd", data.cwd), ("here", data.here)):
         if path is not None and not os.path.isabs(path):
             raise BadInput(f"{name} must be an absolute path, not {path!r}")
     wish = Wish(**msgspec.structs.asdict(data))
-    return _queued(await dispatching.dispatch(hub.context, wish, by=hub.by))
+    return _queued(await dispatching.dispatch(hub.context, wish, by=by))
 
 
 @post(
@@ -99,10 +99,10 @@ async def dispatch(hub: Hub, data: Prompt) -> Queued:
     summary="Go on with a session, if its verdict allows that or somebody says so",
     responses=fails(404, 409, 413),
 )
-async def resume_session(hub: Hub, session: str, data: GoOn) -> Queued:
+async def resume_session(hub: Hub, by: str, session: str, data: GoOn) -> Queued:
     """The task that was queued; it may be in a new session."""
     wish = Wish(session=await hub.store.resolve(session), **msgspec.structs.asdict(data))
-    return _queued(await dispatching.dispatch(hub.context, wish, by=hub.by))
+    return _queued(await dispatching.dispatch(hub.context, wish, by=by))
 
 
 @post(
@@ -112,12 +112,12 @@ async def resume_session(hub: Hub, session: str, data: GoOn) -> Queued:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def redispatch(hub: Hub, data: Once | None = None) -> Redispatched:
+async def redispatch(hub: Hub, by: str, data: Once | None = None) -> Redispatched:
     """What became of each."""
     keys = None if data is None else data.keys
     came = Redispatched([], [])
     for key in [None] if keys is None else dict.fromkeys(keys):
-        made = await redispatching.again(hub.context, Again(key=key), hub.by)
+        made = await redispatching.again(hub.context, Again(key=key), by)
         came.redispatched.extend(msgspec.convert(made["redispatched"], list[Moved]))
         came.skipped.extend(made["skipped"])
     return came

@@ -10,6 +10,7 @@ import uvicorn
 
 from holdfast.hub import app, port, presence, secret
 from holdfast.hub.access import Access
+from holdfast.hub.adopting import Adopting
 from holdfast.hub.hub import Hub
 from holdfast.hub.settings import HubSettings
 
@@ -34,9 +35,10 @@ class Door:
         self.url = port.url(self._socket)
         self.token = secret.load(hub.home)
         access = Access(self.token, chosen.host, self._socket.getsockname()[1], chosen.hosts)
+        self.adopting = Adopting(hub)
         self._server = _Server(
             uvicorn.Config(
-                app.make(hub, access),
+                app.make(hub, access, self.adopting),
                 http="httptools",
                 ws="none",
                 lifespan="off",
@@ -48,7 +50,7 @@ class Door:
             )
         )
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
-        presence.announce(hub.home, self.url)
+        presence.announce(hub.home, hub.location, self.url)
 
     async def served(self) -> None:
         """Until it serves no more, which it should only do when it is closed."""
@@ -57,6 +59,7 @@ class Door:
 
     async def close(self) -> None:
         """Let what is being answered be answered, then close."""
+        await self.adopting.stop()
         self._server.should_exit = True
         await self._serving
         presence.withdraw(self._home)

@@ -11,9 +11,12 @@ from holdfast.hub.frame import Frame
 from holdfast.hub.subscriber import Subscriber
 from holdfast.model.event import Event
 from holdfast.store.contract import Changes, Store
+from holdfast.work.context import Unfinished
 from holdfast.work.journal import PASSING
 
 BEAT_S = 15.0
+PARTIAL = 64 * 1024  # letters of an unfinished block: its last ones
+PARTIAL_S = 0.1  # between two tellings of it
 AGAIN_S = 1.0  # before a store that did not answer is asked again
 
 log = logging.getLogger(__name__)
@@ -26,6 +29,7 @@ class Feed:
         self.events = 0  # passed on since the start
         self._of_all: set[Subscriber] = set()
         self._of_session: dict[str, set[Subscriber]] = {}
+        self._spoken: dict[str, bool] = {}  # tasks overheard a moment ago: whether more was said since
         self._ears: list[Callable[[str, Event], None]] = []
 
     @property
@@ -78,13 +82,25 @@ class Feed:
             for subscriber in self._everybody():
                 subscriber.put_beat()
 
-    def partial(self, session: str, task: str, kind: str, text: str) -> None:
-        """What an agent has said so far of a block that is not whole."""
+    def overhear(self, session: str, task: str, unfinished: Unfinished) -> None:
+        """Pass on what an agent has said so far of a block that is not whole, not too often."""
+        if task in self._spoken:
+            self._spoken[task] = True
+            return
         readers = [*self._of_session.get(session, ()), *self._of_all]
-        if readers:
-            data = frames.partial(session, task, kind, text)
-            for reader in readers:
-                reader.put_partial(task, data)
+        told = unfinished() if readers else None
+        if told is None:
+            return
+        kind, text = told
+        data = frames.partial(session, task, kind, text[-PARTIAL:])
+        for reader in readers:
+            reader.put_partial(task, data)
+        self._spoken[task] = False
+        asyncio.get_running_loop().call_later(PARTIAL_S, self._again, session, task, unfinished)
+
+    def _again(self, session: str, task: str, unfinished: Unfinished) -> None:
+        if self._spoken.pop(task, False):
+            self.overhear(session, task, unfinished)
 
     def begin_anew(self, why: str) -> None:
         """The log is another one: everybody reads again from the start, and is told so."""

@@ -9,7 +9,6 @@ import msgspec
 from holdfast.model.event import Event
 from holdfast.store import reads
 
-HELLO = b": hello\nretry: 1000\n\n"
 BEAT = b": beat\n\n"
 
 _encode = msgspec.json.encode
@@ -63,6 +62,11 @@ class Frame:
 def from_line(place: Place, line: str) -> bytes:
     """An event of a session's stream from its JSON line."""
     return _event(written(place), f'{{"session":"{place.session}","event":{line}}}'.encode())
+
+
+def hello(cursor: str) -> bytes:
+    """The first frame: where the reader is, so that it can come back before anything was sent."""
+    return f": hello\nretry: 1000\nid: {cursor}\n\n".encode()
 
 
 def gap(session: str | None, why: str) -> bytes:

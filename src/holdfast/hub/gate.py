@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from urllib.parse import parse_qs
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from holdfast import errors
-from holdfast.hub import problem
+from holdfast.hub import pages, problem
 from holdfast.hub.access import HEADERS, Access, Asked
 
 _STRICT = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -26,8 +27,10 @@ ASKING = b"""<!doctype html>
 class Gate:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, access: Access):
+    def __init__(self, app: ASGIApp, access: Access, requests: Counter[int]):
+        """`requests` counts the answers by status."""
         self._app = app
+        self._requests = requests
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,7 +38,7 @@ class Gate:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        asked = _asked(scope)
+        asked, send = _asked(scope), self._strictly(send)
         try:
             self._access.check(asked)
         except errors.NotLetIn as refused:
@@ -44,12 +47,24 @@ class Gate:
         if asked.path == "/" and asked.method == "GET" and asked.token is not None:
             await self._let_in(asked, send)
             return
-        await self._app(scope, receive, _strictly(send))
+        await self._app(scope, receive, send)
+
+    def _strictly(self, send: Send) -> Send:
+        async def strict(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._requests[message["status"]] += 1
+                headers = [*message.get("headers", []), *_STRICT]
+                if not any(name.lower() == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
+                message["headers"] = headers
+            await send(message)
+
+        return strict
 
     async def _refuse(self, asked: Asked, refused: errors.NotLetIn, send: Send) -> None:
         is_person = asked.path == "/" and "text/html" in asked.headers.get("accept", "")
         if isinstance(refused, errors.Unauthorized) and is_person:
-            await _answer(send, 401, b"text/html; charset=utf-8", ASKING)
+            await _answer(send, 401, b"text/html; charset=utf-8", pages.login() or ASKING)
             return
         found = problem.document(refused)
         await _answer(send, found["status"], problem.MEDIA_TYPE.encode(), problem.encoded(found))
@@ -73,22 +88,9 @@ def _asked(scope: HTTPScope) -> Asked:
     return Asked(scope["method"], scope["path"], headers, tokens[0] if len(tokens) == 1 else None)
 
 
-def _strictly(send: Send) -> Send:
-    async def strict(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = [*message.get("headers", []), *_STRICT]
-            if not any(name.lower() == b"cache-control" for name, _ in headers):
-                headers.append((b"cache-control", b"no-store"))
-            message["headers"] = headers
-        await send(message)
-
-    return strict
-
-
 async def _answer(
     send: Send, status: int, kind: bytes, body: bytes, more: list[tuple[bytes, bytes]] | None = None
 ) -> None:
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *(more or [])]
-    strict = _strictly(send)
-    await strict({"type": "http.response.start", "status": status, "headers": headers})
-    await strict({"type": "http.response.body", "body": body, "more_body": False})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from holdfast.store.location import Location
 from holdfast.work.context import Context
 
 VERDICT_S = 3.0  # while the log has not grown
+ADOPTABLE_S = 60.0  # a look reads the names in all stores of agents
 AGENTS_S = 30.0  # each look starts every agent once, to ask its version
 
 
@@ -54,6 +56,8 @@ class Hub:
         self.healed: Healed | None = None  # None before the home was opened
         self.verdicts: Recent[Verdict] = Recent(VERDICT_S)
         self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
+        self.adoptable: Recent[list[tuple[str, int]]] = Recent(ADOPTABLE_S)
+        self.requests: Counter[int] = Counter()  # answered, by status
         self._open = asyncio.Event()
         self._context: Context | None = None
         self._report: Report | None = None

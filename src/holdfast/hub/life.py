@@ -9,10 +9,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
-from holdfast import errors
+from holdfast import clock, errors
 from holdfast.home import Home
 from holdfast.hub.door import Door
 from holdfast.hub.hub import Hub
+from holdfast.hub.lives import TOUCH_S, Diary
 from holdfast.hub.settings import HubSettings
 from holdfast.store.location import Location
 from holdfast.work import service
@@ -22,7 +23,7 @@ AGAIN_S = 1.0  # before a home that could not be opened again is tried once more
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[str, str, Hub], None]  # its address, its token
+Tell = Callable[[Door, Hub], None]
 
 
 async def live(
@@ -46,19 +47,29 @@ class Life:
         self.hub = hub
         self._chosen = chosen
         self._tell = tell
+        self._diary = Diary(hub.home)
         self._door: Door | None = None
 
     async def run(self) -> None:
         """Until the hub is stopped."""
-        beating = asyncio.create_task(self.hub.feed.beat())
+        others = [asyncio.create_task(work) for work in (self.hub.feed.beat(), self._sign())]
         try:
             while not self.hub.stopping.is_set():
                 await self._until_stopped(self._open())
         finally:
             self.hub.stop()
             if self._door is not None:
+                self._diary.end(clock.now())
                 await self._door.close()
-            await _ended(beating)
+            for other in others:
+                await _ended(other)
+
+    async def _sign(self) -> None:
+        """Signs of life in the diary, without end."""
+        while True:
+            await asyncio.sleep(TOUCH_S)
+            if self._door is not None:
+                self._diary.touch()
 
     async def _until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it, or stop doing it when the hub stops."""
@@ -83,7 +94,8 @@ class Life:
         """Open the home and work in it, until its database is not the one any more that was opened."""
         hub = self.hub
         opening = service.opened(hub.home, hub.location, hub.env, hub.note)
-        async with opening as context, AsyncExitStack() as left:
+        async with opening as opened, AsyncExitStack() as left:
+            context = opened._replace(overhear=hub.feed.overhear)
             worker = Worker(context)
             left.push_async_callback(worker.leave)
             settled = await worker.adopt()
@@ -91,7 +103,8 @@ class Life:
             hub.begin(context, settled)
             if self._door is None:
                 self._door = Door(hub, self._chosen)
-                self._tell(self._door.url, self._door.token, hub)
+                self._diary.begin(hub.started_at)
+                self._tell(self._door, hub)
             work = (
                 worker.serve(forever=True),
                 hub.feed.run(context.store, cursor),

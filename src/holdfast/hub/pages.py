@@ -58,6 +58,12 @@ async def file(request: Request[Any, Any, Any], name: str) -> ASGIResponse:
     return _answer(request, found)
 
 
+def login() -> bytes | None:
+    """The page that asks for the token."""
+    found = _read(os.path.join(FOLDER, "login.html"))
+    return None if found is None else found.body
+
+
 def _read(path: str) -> Found | None:
     try:
         at = os.stat(path)

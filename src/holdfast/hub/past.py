@@ -20,6 +20,11 @@ class Past(Protocol):
     session: str | None  # None: of all
     place: int  # what was sent last
 
+    @property
+    def cursor(self) -> str:
+        """The place, as a reader names it."""
+        ...
+
     async def begin(self, cursor: str | None) -> str | None:
         """Go to where a cursor points; if that is nowhere, to the start, and say why."""
         ...
@@ -39,6 +44,11 @@ class PastOfOne:
         self._hub = hub
         self._epoch = ""
         self._limit = FIRST
+
+    @property
+    def cursor(self) -> str:
+        """See `Past`."""
+        return frame.written(Place(self._epoch, self._name, self.place))
 
     async def begin(self, cursor: str | None) -> str | None:
         """See `Past`; a plain number is the seq of a record."""
@@ -81,6 +91,11 @@ class PastOfAll:
         self._epoch = ""
         self._limit = FIRST
 
+    @property
+    def cursor(self) -> str:
+        """See `Past`."""
+        return f"{self._epoch}.{self.place}"
+
     async def begin(self, cursor: str | None) -> str | None:
         """See `Past`; without a cursor, from now on."""
         end = await self._hub.store.cursor()
@@ -94,7 +109,7 @@ class PastOfAll:
     async def pages(self) -> AsyncIterator[bytes]:
         """See `Past`."""
         while True:
-            found = await self._hub.store.changes(f"{self._epoch}.{self.place}", limit=self._limit)
+            found = await self._hub.store.changes(self.cursor, limit=self._limit)
             if found.gap or not found.changes:  # a gap: the feed has seen it, too, and begins anew
                 return
             page = b"".join([Frame(c.session, c.event, c.cursor).in_all() for c in found.changes])

@@ -7,20 +7,18 @@ import os
 from contextlib import suppress
 
 from holdfast import clock, fsio
+from holdfast.client.found import note_path, store_mark
 from holdfast.home import Home
 from holdfast.process import identity
+from holdfast.store.location import Location
 
 
-def path_of(home: Home) -> str:
-    """Where it is."""
-    return os.path.join(home.path, "hub.json")
-
-
-def announce(home: Home, url: str) -> None:
+def announce(home: Home, location: Location, url: str) -> None:
     """Say where we are; what a killed hub left there is replaced."""
     me = identity.me()
     told = {"pid": me.pid, "started": me.started, "boot": me.boot, "url": url, "at": clock.now()}
-    path = path_of(home)
+    told["store"] = store_mark(location)
+    path = note_path(home)
     temp = fsio.temp_name(path)
     fsio.create(temp, [json.dumps(told).encode() + b"\n"])
     with fsio.reported(path):
@@ -30,4 +28,4 @@ def announce(home: Home, url: str) -> None:
 def withdraw(home: Home) -> None:
     """We are gone."""
     with suppress(FileNotFoundError):
-        os.unlink(path_of(home))
+        os.unlink(note_path(home))

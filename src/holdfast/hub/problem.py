@@ -21,6 +21,7 @@ STATUS = {
     "disk_full": 503,
     "error": 500,
     "forbidden": 403,
+    "hub_gone": 503,
     "illegal_change": 409,
     "key_taken": 409,
     "metadata_invalid": 400,

@@ -24,6 +24,10 @@ class Recent(Generic[T]):
         seen, at, value = self._kept[name]
         return value if seen == mark and time.monotonic() - at < self._fresh_s else None
 
+    def forget(self) -> None:
+        """None of them is good any more."""
+        self._kept.clear()
+
     def keep(self, name: str, value: T, mark: object = None) -> T:
         """Remember one."""
         if len(self._kept) >= KEPT:

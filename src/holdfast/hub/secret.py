@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 from contextlib import suppress
 
 from holdfast import errors, fsio
+from holdfast.client.found import token_path
 from holdfast.home import Home
-
-
-def path_of(home: Home) -> str:
-    """Where the token is."""
-    return os.path.join(home.path, "hub.token")
 
 
 def load(home: Home) -> str:
     """The token, made where there is none yet."""
-    path = path_of(home)
+    path = token_path(home)
     with suppress(FileExistsError):
         fsio.create(path, [secrets.token_urlsafe(32).encode() + b"\n"])
     with open(path, encoding="ascii", errors="replace") as file:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import msgspec
-from litestar import delete, get, patch, post
+from litestar import Response, delete, get, patch, post
 from litestar.params import Parameter
 
 from holdfast.errors import BadInput
 from holdfast.hub.answers import fails
 from holdfast.hub.hub import Hub
 from holdfast.model.session import ArchiveNote, Deletion, Link, Session, State, Worktree
-from holdfast.model.task import Status, Task
+from holdfast.model.task import Status
 from holdfast.model.token import Token
 from holdfast.work import removing, trusting
 
@@ -82,6 +83,15 @@ class Removed(Session, frozen=True):
     worktree_stays: str | None = None  # why its worktree was not taken away, if it was not
 
 
+class Trusted(msgspec.Struct, frozen=True):
+    """Who trusts a session after which task, and why."""
+
+    session: str
+    task: str
+    by: str
+    reason: str
+
+
 @get("/api/sessions", operation_id="listSessions", summary="Sessions, the latest first", responses=fails(404))
 async def list_sessions(
     hub: Hub,
@@ -147,10 +157,10 @@ async def patch_session(hub: Hub, session: str, data: Patch) -> Session:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def archive_session(hub: Hub, session: str, data: Why | None = None) -> Session:
+async def archive_session(hub: Hub, by: str, session: str, data: Why | None = None) -> Session:
     """The archived session."""
     found = await hub.store.resolve(session)
-    return await hub.store.archive(found, hub.by, (data or Why()).reason)
+    return await hub.store.archive(found, by, (data or Why()).reason)
 
 
 @post(
@@ -160,9 +170,9 @@ async def archive_session(hub: Hub, session: str, data: Why | None = None) -> Se
     status_code=200,
     responses=fails(404, 409),
 )
-async def unarchive_session(hub: Hub, session: str) -> Session:
+async def unarchive_session(hub: Hub, by: str, session: str) -> Session:
     """The live session."""
-    return await hub.store.unarchive(await hub.store.resolve(session), hub.by)
+    return await hub.store.unarchive(await hub.store.resolve(session), by)
 
 
 @delete(
@@ -172,11 +182,12 @@ async def unarchive_session(hub: Hub, session: str) -> Session:
     status_code=200,
     responses=fails(404, 409),
 )
-async def delete_session(hub: Hub, session: str, reason: Reason = BY_HAND) -> Removed:
+async def delete_session(hub: Hub, by: str, session: str, reason: Reason = BY_HAND) -> Response[Removed]:
     """The deleted session."""
     found = await hub.store.resolve(session)
-    deleted, stays = await removing.delete(hub.store, found, hub.by, reason)
-    return Removed(**msgspec.structs.asdict(deleted), worktree_stays=stays)
+    deleted, stays = await removing.delete(hub.store, found, by, reason)
+    headers = {} if stays is None else {"x-holdfast-notice": quote(stays)}
+    return Response(Removed(**msgspec.structs.asdict(deleted), worktree_stays=stays), headers=headers)
 
 
 @post(
@@ -186,9 +197,9 @@ async def delete_session(hub: Hub, session: str, reason: Reason = BY_HAND) -> Re
     status_code=200,
     responses=fails(404, 409),
 )
-async def restore_session(hub: Hub, session: str) -> Session:
+async def restore_session(hub: Hub, by: str, session: str) -> Session:
     """The session as it was."""
-    return await hub.store.restore(await hub.store.resolve(session), hub.by)
+    return await hub.store.restore(await hub.store.resolve(session), by)
 
 
 @post(
@@ -198,9 +209,11 @@ async def restore_session(hub: Hub, session: str) -> Session:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def trust_session(hub: Hub, session: str, data: Why) -> Task:
-    """The task that no longer counts."""
-    return await trusting.trust(hub.store, await hub.store.resolve(session), hub.by, data.reason)
+async def trust_session(hub: Hub, by: str, session: str, data: Why) -> Trusted:
+    """What was recorded; that task no longer counts."""
+    found = await hub.store.resolve(session)
+    last = await trusting.trust(hub.store, found, by, data.reason)
+    return Trusted(found, last.id, by, data.reason)
 
 
 def _header(session: Session) -> Header:

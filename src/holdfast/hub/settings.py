@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import BadInput
+from holdfast.work.settings import table
 
 PORT = 8420
 
@@ -22,10 +23,7 @@ class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read(config: Mapping[str, Any]) -> HubSettings:
     """The settings of a config; BadInput names what is wrong with them."""
-    try:
-        found = msgspec.convert(config.get("hub", {}), HubSettings)
-    except msgspec.ValidationError as problem:
-        raise BadInput(f"config: [hub]: {problem}", hint="see docs/configuration.md") from None
+    found = table("hub", config.get("hub", {}), HubSettings)
     if found.port is not None:
         check_port(found.port)
     return found

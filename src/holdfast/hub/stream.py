@@ -41,7 +41,7 @@ class Stream:
             if self._hub.stopping.is_set():
                 subscriber.close("the hub stops")
             await send({"type": "http.response.start", "status": 200, "headers": _START})
-            await _piece(send, frame.HELLO)
+            await _piece(send, frame.hello(self._past.cursor))
             await self._tell(subscriber, send)
             if subscriber.why != GONE:
                 await _piece(send, frame.closing(subscriber.why or ""))

@@ -50,11 +50,12 @@ async def list_tasks(
     hub: Hub,
     session: str | None = None,
     status: Status | None = None,
+    day: Annotated[str | None, Parameter(pattern=r"^\d{4}-\d{2}-\d{2}$")] = None,
     limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
 ) -> Tasks:
-    """Those of one session, or of all; with one status, or any."""
+    """Those of one session, or of all; with one status, or any; of the day they ended or were queued on."""
     of = await hub.store.resolve(session) if session else ""
-    return Tasks(await hub.store.latest_tasks(session=of, status=status or "", limit=limit))
+    return Tasks(await hub.store.latest_tasks(session=of, status=status or "", day=day or "", limit=limit))
 
 
 @get("/api/tasks/{task:str}", operation_id="showTask", summary="One task", responses=fails(404, 409))
@@ -70,9 +71,9 @@ async def show_task(hub: Hub, task: str) -> Task:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def cancel_task(hub: Hub, task: str, data: Stop | None = None) -> Task:
+async def cancel_task(hub: Hub, by: str, task: str, data: Stop | None = None) -> Task:
     """The task as it is now: one that waited is cancelled, one that runs was asked to stop."""
-    return await steering.cancel(hub.store, task, hub.by, twice=data is not None and data.now)
+    return await steering.cancel(hub.store, task, by, twice=data is not None and data.now)
 
 
 @post(
@@ -82,9 +83,9 @@ async def cancel_task(hub: Hub, task: str, data: Stop | None = None) -> Task:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def answer_task(hub: Hub, task: str, data: Answer) -> Answered:
+async def answer_task(hub: Hub, by: str, task: str, data: Answer) -> Answered:
     """The answers as they were recorded; whoever drives the task passes them on."""
-    return Answered(await steering.answer(hub.store, task, data.answer, hub.by, call=data.call))
+    return Answered(await steering.answer(hub.store, task, data.answer, by, call=data.call))
 
 
 ROUTES = [list_tasks, show_task, cancel_task, answer_task]

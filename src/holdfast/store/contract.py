@@ -74,6 +74,23 @@ class Dispatch(NamedTuple):
     task: str | None = None  # the id that the caller wants; the same dispatch made twice is one task
 
 
+class Count(NamedTuple):
+    """How many there are of a kind."""
+
+    kind: str  # a state of sessions, or a status of tasks
+    of: str  # an agent, or a day
+    many: int
+
+
+class Overview(NamedTuple):
+    """What a store holds, in numbers."""
+
+    sessions: list[Count]  # by state and agent, but for the empty ones
+    tasks: list[Count]  # by status and agent
+    days: list[Count]  # tasks that ended, by status and day
+    interrupted: list[Task]  # last tasks of live sessions that were
+
+
 class Store(Protocol):
     """The log of all sessions, its views, and news of them."""
 
@@ -239,9 +256,12 @@ class Store(Protocol):
         ...
 
     async def latest_tasks(
-        self, *, session: str = "", status: str = "", cwd: str = "", limit: int = 50
+        self, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
     ) -> list[Task]:
-        """Tasks of a session, or of all sessions in a folder, the one queued last first."""
+        """Tasks of a session, or of all sessions in a folder, the one queued last first.
+
+        `day`: that they ended on (UTC, as 2026-01-31), or were queued on where they have not ended.
+        """
         ...
 
     async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
@@ -300,6 +320,16 @@ class Store(Protocol):
 
     def follow(self, after: str | None = None) -> AsyncIterator[Changes]:
         """`changes` without end, also of what other processes and hosts write; none is missed."""
+        ...
+
+    # --- all of it
+
+    async def overview(self, since: str, limit: int = 100) -> Overview:
+        """All in numbers; of the tasks that ended since then, by day."""
+        ...
+
+    async def native_ids(self, agent: str) -> set[str]:
+        """The agent's own ids of the conversations that are here."""
         ...
 
     # --- its life

@@ -123,8 +123,33 @@ select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.opt
 from task t join session s on s.n = t.n
 where (:session = '' or s.id = :session) and (:status = '' or t.status = :status)
   and (:cwd = '' or s.cwd = :cwd)
+  and (:day = '' or substr(coalesce(t.ended_at, t.queued_at), 1, 10) = :day)
   and (s.state <> 'deleted' or s.id = :session)
 order by t.place desc limit :limit
+
+-- name: interrupted_tasks
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+from task t join session s on s.n = t.n
+where t.status = 'interrupted' and s.state = 'live'
+  and t.place = (select max(l.place) from task l where l.n = t.n)
+order by t.place desc limit :limit
+
+-- name: task_days
+select substr(t.ended_at, 1, 10) as day, t.status, count(*) from task t
+where t.ended_at >= :since group by substr(t.ended_at, 1, 10), t.status order by 1, 2
+
+-- name: task_counts
+select t.status, s.agent, count(*) from task t join session s on s.n = t.n
+where s.state <> 'deleted' group by t.status, s.agent order by 1, 2
+
+-- name: session_counts
+select state, agent, count(*) from session
+where messages > 0 or tasks > 0 or worktree is not null
+group by state, agent order by 1, 2
+
+-- name: token_ids
+select distinct native_id from token where agent = :agent
 
 -- name: task_ids_like
 select id from task where id like :pattern order by id limit 2

@@ -237,11 +237,11 @@ async def turns(sql: Sql) -> list[Json]:
 
 
 async def latest_tasks(
-    sql: Sql, *, session: str = "", status: str = "", cwd: str = "", limit: int = 50
+    sql: Sql, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
 ) -> list[Json]:
     """Tasks, the one queued last first."""
     check_limit(limit)
-    if not (is_text(session) and is_text(status) and is_text(cwd)):
+    if not all(is_text(wanted) for wanted in (session, status, cwd, day)):
         return []
-    rows = await sql.dicts("latest_tasks", session=session, status=status, cwd=cwd, limit=limit)
+    rows = await sql.dicts("latest_tasks", session=session, status=status, cwd=cwd, day=day, limit=limit)
     return [task_view(row) for row in rows]

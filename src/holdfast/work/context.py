@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from holdfast.agents.registry import Registry
@@ -11,6 +11,9 @@ from holdfast.model.task import Owner
 from holdfast.spool.watch import Watch
 from holdfast.store.contract import Store
 from holdfast.work.settings import Settings
+
+Unfinished = Callable[[], tuple[str, str] | None]  # the kind and text of a block that is not whole
+Overhear = Callable[[str, str, Unfinished], None]  # session, task
 
 
 class Context(NamedTuple):
@@ -23,3 +26,4 @@ class Context(NamedTuple):
     watch: Watch
     owner: Owner
     env: Mapping[str, str]  # of the user; agents get what is kept of it
+    overhear: Overhear | None = None  # told of what is being said; the log never depends on it

@@ -223,6 +223,8 @@ class TaskRun:
         lines = self._tail.read(min(READ, past) if past > 0 else READ)
         if lines:
             await self._journal.hear(lines, self._moment())
+        if self._context.overhear is not None and self._tail.offset >= self.task.spool:
+            self._context.overhear(self.task.session, self.task.id, self._driver.unfinished)
         return self._tail.behind() > 0
 
     def _moment(self) -> str:

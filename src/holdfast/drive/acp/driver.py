@@ -83,6 +83,10 @@ class AcpDriver:
         """Say an answer that is in the log already; an ask that is not open gives nothing."""
         return Out(sends=self._asks.answer(ask, decision))
 
+    def unfinished(self) -> tuple[str, str] | None:
+        """See `Driver`."""
+        return self._updates.unfinished()
+
     def interrupt(self) -> Out | None:
         """`session/cancel`, and `cancelled` to all that waits, as ACP wants; None before the prompt."""
         if not self._prompted:

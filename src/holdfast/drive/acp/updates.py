@@ -84,6 +84,11 @@ class Updates:
         self._blocks[message] = part + 1
         return [NewEvent(kind, {"text": text}, origin=self._origins.of("message", message, part))]
 
+    def unfinished(self) -> tuple[str, str] | None:
+        """The block that is being said, so far."""
+        text = content.mended("".join(self._pieces))
+        return (self._kind, text) if self._kind is not None and text else None
+
     def close(self) -> list[NewEvent]:
         """What was half said when the agent died.
 

@@ -41,6 +41,10 @@ class ClaudeDriver:
         """Say an answer that is in the log already."""
         return self._asks.answer(ask, decision)
 
+    def unfinished(self) -> tuple[str, str] | None:
+        """See `Driver`; the CLI says each block whole."""
+        return None
+
     def interrupt(self) -> Out | None:
         """The control request that ends the turn."""
         return Out(sends=[wire.request("holdfast-2", "interrupt")])

@@ -42,6 +42,10 @@ class CodexDriver:
         """Nothing: it does not ask."""
         return Out()
 
+    def unfinished(self) -> tuple[str, str] | None:
+        """See `Driver`."""
+        return None
+
     def interrupt(self) -> Out | None:
         """Only a signal stops it: SIGINT is its clean stop."""
         return None

@@ -54,11 +54,11 @@ class TaskCalls(Engine):
         return msgspec.convert(await self.query(reads.turns), list[Turn])
 
     async def latest_tasks(
-        self, *, session: str = "", status: str = "", cwd: str = "", limit: int = 50
+        self, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
     ) -> list[Task]:
         """See the contract."""
         views = await self.query(
-            lambda sql: reads.latest_tasks(sql, session=session, status=status, cwd=cwd, limit=limit)
+            lambda sql: reads.latest_tasks(sql, session=session, status=status, cwd=cwd, day=day, limit=limit)
         )
         return [tables.as_task(view) for view in views]
 

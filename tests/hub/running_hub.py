@@ -1,0 +1,99 @@
+"""A hub in a process of its own, that tests talk to, kill and start again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.client import Hub
+from holdfast.home import Home
+from tests.contract.commands import HOLDFAST, Terminal
+
+
+class RunningHub:
+    """`holdfast up` on a terminal's home."""
+
+    def __init__(self, terminal: Terminal, *words: str):
+        self.terminal = terminal
+        self._words = words
+        self._process: subprocess.Popen[str] | None = None
+        self.url = self.token = ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Until it listens."""
+        with open(os.path.join(self.terminal.home.path, "hub.log"), "a") as log:
+            self._process = subprocess.Popen(
+                [*HOLDFAST, "up", "--json", "--port", "0", *self._words],
+                env=self.terminal.env,
+                cwd=self.terminal.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self.log()
+        told = json.loads(line)
+        self.url, self.token = told["url"], told["token"]
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        """End it by a signal; its exit status."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        status = self._process.wait(60)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None
+        return status
+
+    def close(self) -> None:
+        """It and all that it has started."""
+        if self._process is not None:
+            self.kill()
+        self.terminal.end_all()
+
+    def client(self) -> Hub:
+        """Its client, found as programs find it."""
+        found = Hub.of(self.terminal.home)
+        assert found is not None, self.log()
+        return found
+
+    def log(self) -> str:
+        """What it has said."""
+        with open(os.path.join(self.terminal.home.path, "hub.log")) as file:
+            return file.read()
+
+    def rss(self) -> int:
+        """Bytes of memory that are its own."""
+        with open(f"/proc/{self.pid}/smaps_rollup") as file:
+            return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Private_"))
+
+
+@contextmanager
+def running(home: Home, cwd: str, config: str = "") -> Iterator[RunningHub]:
+    """A hub on a home; nothing of it is left afterwards."""
+    os.makedirs(cwd, exist_ok=True)
+    terminal = Terminal(home, cwd)
+    terminal.config(config)
+    hub = RunningHub(terminal)
+    try:
+        hub.start()
+        yield hub
+    finally:
+        hub.close()
+
+
+def script(*steps: dict[str, Any]) -> str:
+    """A prompt for the demo agent."""
+    return f"go <<{json.dumps(list(steps))}>>"
