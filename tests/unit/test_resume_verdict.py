@@ -41,6 +41,13 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
     ),
     "elsewhere": (but(elsewhere="other", store=None), "wait", ["other_host"], "other", False),
     "too soon": (but(store=store(problems=[MINUTE], sound=False)), "wait", ["too_soon"], "later", False),
+    "too soon, and for nothing": (
+        but(store=store(problems=[MINUTE], sound=False), last=Ended("t1", "interrupted")),
+        "fresh",
+        ["last_interrupted"],
+        "t1",
+        True,
+    ),
     "no token": (but(token=None, store=None), "fresh", ["no_token"], "never named", False),
     "revoked": (but(token=None, revoked="bad", store=None), "fresh", ["token_revoked"], "bad", False),
     "interrupted": (
