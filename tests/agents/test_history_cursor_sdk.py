@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 from holdfast.history.cursor import CursorReader, Message, Run, run_events
@@ -70,8 +71,16 @@ class Program:
             yield json.loads(line)
 
     def kill(self) -> None:
-        """SIGKILL to it and all that it started."""
+        """SIGKILL to it and all that it started; returns when none of them is left."""
         os.killpg(self.process.pid, signal.SIGKILL)
+        wait_until(lambda: not any(self._members()))
+
+    def _members(self) -> Iterator[int]:
+        """The living processes of its group; one that nobody has buried yet is dead all the same."""
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if os.getpgid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    yield process.pid
 
 
 @contextmanager

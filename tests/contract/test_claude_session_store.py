@@ -23,7 +23,7 @@ from holdfast.claude import SessionStore
 from holdfast.claude import entry as entries_of
 from holdfast.claude import shelf as shelves
 from holdfast.claude.shelf import LONGEST_SUMMARY
-from holdfast.history.adopting import replay
+from holdfast.history.adopting import past_of
 from holdfast.history.claude import ClaudeReader
 from holdfast.model.event import NewEvent
 from holdfast.model.text import decode, encode
@@ -304,5 +304,7 @@ async def test_a_replay_of_the_transcript_itself_adds_nothing_that_was_said(
     await sessions.append(KEY, cast(Any, chain))
     session = (await store.sessions()).sessions[0]
     reader = ClaudeReader()
-    assert await replay(store, session.id, reader, reader.find(str(tmp_path), str(path))[0]) == 0
+    (place,) = reader.find(str(tmp_path), str(path))
+    known = await past_of(store, session.id, reader)
+    assert list(known.missing(reader.events(place))) == []
     assert await sessions.load(KEY) == chain

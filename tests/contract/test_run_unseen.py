@@ -12,13 +12,15 @@ import pytest
 from holdfast import errors
 from holdfast.agents.registry import Registry
 from holdfast.history.demo import DemoReader
+from holdfast.history.native import Native
 from holdfast.history.reader import Place
 from holdfast.home import Home
 from holdfast.model.event import NewEvent
+from holdfast.model.task import Task
 from holdfast.process import identity
 from holdfast.store.base import BaseStore
 from holdfast.store.contract import Dispatch
-from holdfast.work import unseen
+from holdfast.work import replaying, unseen
 from holdfast.work.context import Context
 from holdfast.work.settings import Settings
 from tests.contract import hushed_agent
@@ -76,6 +78,20 @@ def test_the_next_prompt_adds_nothing_of_it_again(terminal: Terminal) -> None:
     assert not any(event["replayed"] for event in after[len(before) :])
 
 
+async def with_demo_file(
+    store: BaseStore, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Context, Task]:
+    """A task in a session of the demo agent, whose reader finds a file."""
+    made = await store.create_session("demo", cwd=home.path)
+    queued = await store.dispatch(Dispatch(made.id, "go", {}))
+    task = await store.claim(queued.id, queued.generation, identity.me(), 60)
+    home.make()
+    path = Path(home.path, "d-1.jsonl")
+    path.write_text('{"type":"session","id":"d-1","cwd":"/"}\n')
+    monkeypatch.setattr(DemoReader, "find", lambda *_: [Place(agent="demo", native_id="d-1", path=str(path))])
+    return Context(store, home, Registry(), Settings(), cast(Any, None), identity.me(), {}), task
+
+
 @pytest.mark.parametrize(
     "problem", [errors.StoreBusy("never at rest"), errors.DiskFull("no room"), ValueError("odd")]
 )
@@ -85,19 +101,42 @@ async def test_a_reader_that_fails_is_told_and_stops_no_end(
     def fails(*_: object) -> None:
         raise problem
 
-    made = await store.create_session("demo", cwd=home.path)
-    task = await store.dispatch(Dispatch(made.id, "go", {}))
-    home.make()
-    path = Path(home.path, "d-1.jsonl")
-    path.write_text('{"type":"session","id":"d-1","cwd":"/"}\n')
-    monkeypatch.setattr(DemoReader, "find", lambda *_: [Place(agent="demo", native_id="d-1", path=str(path))])
+    context, task = await with_demo_file(store, home, monkeypatch)
     monkeypatch.setattr(DemoReader, "events", fails)
-    context = Context(store, home, Registry(), Settings(), cast(Any, None), identity.me(), {})
     rest = [NewEvent("assistant", {"text": "half", "cut": True})]
     told = await unseen.ask(context, task, Registry().get("demo"), "d-1", rest)
     assert told.entries[0] == rest[0] and not told.level
     (said,) = [e.body for e in told.entries[1:] if isinstance(e, NewEvent)]
     assert said["code"] == "replay_failed" and str(problem) in said["text"]
+
+
+@pytest.mark.parametrize("where", ["find", "events"])
+@pytest.mark.parametrize(
+    "problem", [errors.StoreBusy("never at rest"), errors.StoreUnreadable("odd rows"), OSError("gone")]
+)
+async def test_a_past_that_cannot_be_read_is_told_and_stops_no_run(
+    store: BaseStore, home: Home, where: str, problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise problem
+
+    context, task = await with_demo_file(store, home, monkeypatch)
+    monkeypatch.setattr(DemoReader, where, fails)
+    await replaying.catch_up(context, task, Registry().get("demo"), "d-1")
+    (said,) = [e.body for e in await store.events(task.session) if e.kind == "error"]
+    assert said["code"] == "replay_failed" and str(problem) in said["text"]
+
+
+async def test_a_full_disk_of_our_own_stops_a_run(
+    store: BaseStore, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise errors.DiskFull("no room")
+
+    context, task = await with_demo_file(store, home, monkeypatch)
+    monkeypatch.setattr(Native, "take", full)
+    with pytest.raises(errors.DiskFull):
+        await replaying.catch_up(context, task, Registry().get("demo"), "d-1")
 
 
 def test_a_store_that_cannot_be_read_is_told_and_stops_nothing(terminal: Terminal) -> None:

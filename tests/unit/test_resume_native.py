@@ -12,7 +12,7 @@ from holdfast.agents.agent import Agent
 from holdfast.drive.driver import Job
 from holdfast.history.reader import Inspection, Place
 from holdfast.home import Home
-from holdfast.model.event import NewEvent, Origin
+from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.resume import native
 
 LAST = "76c9a2f0-0000-4000-8000-000000000002"
@@ -94,6 +94,38 @@ def test_a_store_that_cannot_be_read_is_not_sound(home: Home, problem: Exception
 def test_where_a_copy_ends(home: Home, agent: Agent, complete: int | None, turns: int, expected: Any) -> None:
     seen = native.look(agent, Reader(complete, turns), {}, home, "n1", [])
     assert (seen.can_fork, seen.fork_at) == expected
+
+
+def shown(seq: int, task: str, kind: str, **body: Any) -> Event:
+    return Event(seq, kind, body, "2026-01-01T00:00:00Z", task=task)
+
+
+def log(*, second: str = "two") -> list[Event]:
+    """Two tasks as their streams showed them; the store has none of their calls."""
+    return [
+        shown(1, "t1", "user", text="one"),
+        shown(2, "t1", "tool_progress", call="c1", name="shell", input={"command": "one"}),
+        shown(3, "t2", "user", text=second),
+        shown(4, "t2", "tool_progress", call="c2", name="shell", input={"command": "two"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("complete", "second", "cut", "expected"),
+    [
+        (1, "two", "t2", [(2, False), (4, True)]),  # the last turn is cut short, and no copy has it
+        (1, "two", None, [(2, False), (4, False)]),  # the last task ended well: it did what is not there
+        (2, "two", "t2", [(2, False), (4, False)]),  # the turn is whole in the store, and would be copied
+        (1, "three", "t2", [(2, False), (3, True), (4, True)]),  # not even its prompt came to the store
+        (2, "one", "t2", [(2, False), (3, True), (4, True)]),  # the same words as before are another prompt
+        (None, "two", "t2", [(2, False), (4, True)]),
+    ],
+)
+def test_what_a_copy_leaves_out(
+    home: Home, complete: int | None, second: str, cut: str | None, expected: list[tuple[int, bool]]
+) -> None:
+    seen = native.look(claude.AGENT, Reader(complete), {}, home, "n1", log(second=second), cut)
+    assert [(gap.seq, gap.cut) for gap in seen.gaps] == expected
 
 
 def test_the_words_that_copy_a_conversation_of_claude() -> None:

@@ -20,6 +20,7 @@ from tests.unit.resume_facts import but, store
 
 PROCESS = Process(4711, "/usr/bin/make all")
 GAP = Gap("tool_summary", 7, "c1", "shell make")
+CUT_GAP = Gap("tool_progress", 9, "c2", "shell make install", cut=True)
 MINUTE = Problem("resume_destroys_history", "too early", {"how": "same_minute", "until": "later"})
 RESET = Problem("resume_destroys_history", "it would be reset", {"how": "reset"})
 
@@ -40,6 +41,13 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
     ),
     "elsewhere": (but(elsewhere="other", store=None), "wait", ["other_host"], "other", False),
     "too soon": (but(store=store(problems=[MINUTE], sound=False)), "wait", ["too_soon"], "later", False),
+    "too soon, and for nothing": (
+        but(store=store(problems=[MINUTE], sound=False), last=Ended("t1", "interrupted")),
+        "fresh",
+        ["last_interrupted"],
+        "t1",
+        True,
+    ),
     "no token": (but(token=None, store=None), "fresh", ["no_token"], "never named", False),
     "revoked": (but(token=None, revoked="bad", store=None), "fresh", ["token_revoked"], "bad", False),
     "interrupted": (
@@ -137,6 +145,20 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
         "and now?",
         True,
     ),
+    "gap in the turn that was cut short": (
+        but(last=Ended("t1", "interrupted"), store=store("no_reply"), gaps=(CUT_GAP,)),
+        "fresh",
+        ["last_interrupted", "no_reply", "effect_not_in_history"],
+        "t1",
+        True,
+    ),
+    "gap in the turn that was cut short, and before": (
+        but(last=Ended("t1", "interrupted"), gaps=(GAP, CUT_GAP)),
+        "fresh",
+        ["last_interrupted", "result_not_in_history", "effect_not_in_history"],
+        "t1",
+        True,
+    ),
     "folder gone": (but(folder=Folder("/work", False)), "fresh", ["folder_gone"], "/work", False),
     "worktree gone": (but(folder=Folder("/work", False, True)), "fresh", ["worktree_gone"], "/work", False),
     "other branch": (
@@ -174,9 +196,11 @@ def test_each_row(name: str) -> None:
 
 
 def test_every_row_has_a_case_and_a_code_of_its_own() -> None:
-    tested = {code for _, _, codes, _, _ in CASES.values() for code in codes}
-    codes = [row.code for row in (*ROWS, SOUND)]
-    assert {row_of(code).code for code in tested} == set(codes) and len(set(codes)) == len(codes)
+    tested = {row.code for facts, *_ in CASES.values() for row in ROWS if row.shows(facts)}
+    codes = [row.code for row in ROWS]
+    assert tested == set(codes) and len(set(codes)) == len(codes)
+    reasons = {code for _, _, codes, _, _ in CASES.values() for code in codes}
+    assert {row_of(code).code for code in reasons} == {*codes, SOUND.code} - {"cut_gap"}
 
 
 def test_every_group_of_problems_has_its_row() -> None:
@@ -191,6 +215,10 @@ def test_a_copy_is_made_only_where_every_reason_allows_it() -> None:
     assert judge(msgspec.structs.replace(cut, can_fork=False), fork=True).action == "fresh"
     assert judge(msgspec.structs.replace(cut, gaps=(GAP,)), fork=True).action == "fresh"
     assert judge(msgspec.structs.replace(cut, owners=(PROCESS,)), fork=True).action == "wait"
+    forgotten = msgspec.structs.replace(cut, gaps=(CUT_GAP,))
+    assert judge(forgotten, fork=True).action == "fork", "what it forgot is in no copy, and in the brief"
+    assert wants_brief(judge(forgotten, fork=True)) and judge(forgotten).action == "fresh"
+    assert judge(msgspec.structs.replace(cut, gaps=(GAP, CUT_GAP)), fork=True).action == "fresh"
     assert judge(resume_facts.SOUND, fork=True).action == "resume"
 
 
@@ -234,7 +262,9 @@ facts = st.builds(
     store=st.none() | stores,
     owners=processes,
     tools=processes,
-    gaps=st.lists(st.builds(Gap, st.just("user"), st.integers(1), st.none(), names), max_size=2).map(tuple),
+    gaps=st.lists(
+        st.builds(Gap, st.just("user"), st.integers(1), st.none(), names, st.booleans()), max_size=2
+    ).map(tuple),
     folder=st.builds(
         Folder, st.just("/work"), st.booleans(), st.booleans(), st.sampled_from([None, "a"]), names
     ),
@@ -259,6 +289,8 @@ def test_nothing_unsafe_is_ever_gone_on_with(found: Facts, fork: bool) -> None:
         assert found.token is not None and found.store is not None and not found.store.dangling
         assert found.proven and found.folder.there and found.elsewhere is None
         assert found.last is None or found.last.status == "succeeded" or found.trusted or found.last.answered
+    if verdict.action == "fork":
+        assert all(gap.cut for gap in found.gaps), "a copy would lack what was done in a whole turn"
     assert verdict.reasons and all(reason.code and reason.text for reason in verdict.reasons)
     assert verdict == judge(found, fork=fork), "the same facts give the same verdict"
 

@@ -86,14 +86,14 @@ async def _adopt(
     return Adopted(session, True, count), end
 
 
-async def replay(store: Store, session: str, reader: Reader, place: Place, task: Task | None = None) -> int:
-    """Put what the log of a session lacks of its past behind what it has, and mark the border.
+async def replay(store: Store, task: Task, known: Known, events: Iterable[NewEvent], place: Place) -> int:
+    """Put what the log of a task's session lacks of its past behind what it has, and mark the border.
 
-    Events are marked as replayed, so that nothing follows from them. Again, or after a crash between,
-    it adds only what is still missing.
+    Events are marked as replayed, so that nothing follows from them. `known` is what the log has, and
+    `events` what it lacks: again, or after a crash between, that is only what is still missing.
     """
-    whose, generation = (None, None) if task is None else (task.id, task.generation)
-    count, end = await _replay(store, Commit(session, (), whose, generation), reader, place)
+    first = Commit(task.session, (), task.id, task.generation)
+    count, end = await _put(store, first, events, place, known.unmarked)
     if end.entries:
         await store.commit(end)
     return count

@@ -22,6 +22,16 @@ def named(program: str, native_id: str) -> list[int]:
     return sorted(found)
 
 
+def titled(title: str, cwd: str | None) -> list[int]:
+    """The processes in that folder that show this title in place of their command line; no run of ours."""
+    if cwd is None:
+        return []
+    table = tree.table()
+    ours = tree.marks(table)
+    found = [process.pid for process in table.values() if process.command.strip() == title]
+    return sorted(pid for pid in found if pid not in ours and _is_in(pid, cwd))
+
+
 def writers(path: str) -> list[int]:
     """Those of them that can write to it: who only reads it, as we do to copy it, owns nothing."""
     return [pid for pid in holders(path) if _has_open(pid, os.stat(path), writing=True)]

@@ -23,7 +23,7 @@ inspect`), and the process table (who is still alive).
 | `wait` | refuses, and names the task or the processes; with `--queue` it waits for them |
 
 All that applies is a reason, with one of these codes. One `wait` makes the verdict `wait`; else one
-`fresh` makes it `fresh`.
+`fresh` makes it `fresh`. What would be `fresh` anyway does not wait for `too_soon`.
 
 {table}
 

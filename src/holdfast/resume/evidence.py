@@ -151,14 +151,21 @@ def dangling(facts: Facts) -> list[Evidence]:
     return [{**shown, "names": [shown["what"]]} for shown in problems("dangling_call")(facts)[:1]]
 
 
-def gap(facts: Facts) -> list[Evidence]:
-    """What the agent would not remember: of a call that is not there, not its result as well."""
-    calls = {gap.call for gap in facts.gaps if gap.kind == "tool_progress"}
-    found: dict[str, list[Any]] = {}
-    for gap in facts.gaps:
-        if gap.kind != "tool_summary" or gap.call not in calls:
-            found.setdefault(LACKS[gap.kind], []).append(msgspec.to_builtins(gap))
-    return [{PROBLEM: code, "missing": missing} for code, missing in found.items()]
+def gap(cut: bool) -> Shows:
+    """What the agent would not remember, of the turn that was cut short or of the others.
+
+    Of a call that is not there, not its result as well.
+    """
+
+    def shows(facts: Facts) -> list[Evidence]:
+        calls = {gap.call for gap in facts.gaps if gap.kind == "tool_progress"}
+        found: dict[str, list[Any]] = {}
+        for gap in facts.gaps:
+            if gap.cut == cut and (gap.kind != "tool_summary" or gap.call not in calls):
+                found.setdefault(LACKS[gap.kind], []).append(msgspec.to_builtins(gap))
+        return [{PROBLEM: code, "missing": missing} for code, missing in found.items()]
+
+    return shows
 
 
 def gone(own: bool) -> Shows:

@@ -134,13 +134,12 @@ async def gather(
     )
     if token is None or agent.history is None:
         return facts
+    cut = said.last.id if said.last is not None and said.last.status in survivors.DEAD else None
     seen = await asyncio.to_thread(
-        native.look, agent, agent.history(), place.env, place.home, token.native_id, said.shown
+        native.look, agent, agent.history(), place.env, place.home, token.native_id, said.shown, cut
     )
     # What a run that ended well has left running is meant to be; a dead run's tools are nobody's.
-    dead_run = not native.is_whole(seen.store) or (
-        said.last is not None and said.last.status in survivors.DEAD
-    )
+    dead_run = cut is not None or not native.is_whole(seen.store)
     return replace(
         facts,
         store=seen.store,

@@ -23,12 +23,16 @@ class Gap(msgspec.Struct, frozen=True):
     seq: int  # its record in our log
     call: str | None
     what: str
+    cut: bool = False  # of the turn that was cut short, which a copy up to the last whole turn leaves out
 
 
-def gap(shown: Iterable[Event], stored: Iterable[NewEvent], said: Said | None = None) -> list[Gap]:
+def gap(
+    shown: Iterable[Event], stored: Iterable[NewEvent], said: Said | None = None, cut: str | None = None
+) -> list[Gap]:
     """The prompts, calls and results of our log that the store has not, the first ones.
 
-    A call whose end the agent never told is a call only: there is no result to remember.
+    A call whose end the agent never told is a call only: there is no result to remember. `cut` is the task
+    whose turn a copy leaves out.
     """
     known = Known(said)
     for event in stored:
@@ -36,7 +40,23 @@ def gap(shown: Iterable[Event], stored: Iterable[NewEvent], said: Said | None = 
             known.add(event)
     told = (event for event in shown if not _is_made_up(event))
     lacks = (event for event in told if any(known.missing([_new(event)])))
-    return [_named(event) for event in islice(lacks, MOST)]
+    return [_named(event, cut is not None and event.task == cut) for event in islice(lacks, MOST)]
+
+
+def leaves_out(
+    task: str, shown: Iterable[Event], stored: Iterable[NewEvent], turns: int, said: Said | None = None
+) -> bool:
+    """Whether a copy of so many turns of the store is without the prompt of that task."""
+    known, number = Known(said), 0
+    for event in stored:
+        if event.kind == "user":
+            number += 1
+            if number > turns:
+                break
+            known.add(event)
+    prompts = [event for event in shown if event.kind == "user"]
+    without = [event.task for event in prompts if any(known.missing([_new(event)]))]
+    return task in without
 
 
 def _new(event: Event) -> NewEvent:
@@ -48,9 +68,9 @@ def _is_made_up(event: Event | NewEvent) -> bool:
     return event.kind == "tool_summary" and event.body.get("outcome") == _UNKNOWN
 
 
-def _named(event: Event) -> Gap:
+def _named(event: Event, cut: bool) -> Gap:
     body: dict[str, Any] = event.body
     call = body.get("call")
     what = body.get("text") or f"{body.get('name')} {body.get('input') or body.get('output') or ''}"
     line = " ".join(str(what)[: 4 * _SHORT].split())[:_SHORT]
-    return Gap(event.kind, event.seq, None if call is None else str(call), line)
+    return Gap(event.kind, event.seq, None if call is None else str(call), line, cut)

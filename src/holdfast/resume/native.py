@@ -14,7 +14,7 @@ from holdfast.agents.agent import Agent
 from holdfast.history.reader import Inspection, Place, Problem, Reader, Worded
 from holdfast.home import Home
 from holdfast.model.event import Event
-from holdfast.resume.gap import Gap, gap
+from holdfast.resume.gap import Gap, gap, leaves_out
 from holdfast.resume.survivors import Process
 
 log = logging.getLogger(__name__)
@@ -35,11 +35,20 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def look(
-    agent: Agent, reader: Reader, env: Mapping[str, str], home: Home, native_id: str, shown: Sequence[Event]
+    agent: Agent,
+    reader: Reader,
+    env: Mapping[str, str],
+    home: Home,
+    native_id: str,
+    shown: Sequence[Event],
+    cut: str | None = None,
 ) -> Seen:
-    """Ask the store; another tool's files may hold anything, and what cannot be read is not sound."""
+    """Ask the store; another tool's files may hold anything, and what cannot be read is not sound.
+
+    `cut`: the last task, if it did not come to its end.
+    """
     try:
-        return _look(agent, reader, reader.root(env), home, native_id, shown)
+        return _look(agent, reader, reader.root(env), home, native_id, shown, cut)
     except Exception as problem:
         log.exception("the store of %s cannot be read", agent.name)
         said = Problem(UNREADABLE, f"its store cannot be read: {type(problem).__name__}: {problem}")
@@ -54,7 +63,13 @@ def is_whole(store: Inspection) -> bool:
 
 
 def _look(
-    agent: Agent, reader: Reader, root: str, home: Home, native_id: str, shown: Sequence[Event]
+    agent: Agent,
+    reader: Reader,
+    root: str,
+    home: Home,
+    native_id: str,
+    shown: Sequence[Event],
+    cut: str | None,
 ) -> Seen:
     from holdfast.history.examining import examine  # late: a session's first task has no past to look at
 
@@ -70,7 +85,10 @@ def _look(
     if len(places) != 1:
         return Seen(store, owners, tools)
     said = reader.said if isinstance(reader, Worded) else None
-    gaps = tuple(gap(shown, reader.events(places[0]), said))
+    turns = store.last_complete or 0
+    if cut is not None and not leaves_out(cut, shown, reader.events(places[0]), turns, said):
+        cut = None
+    gaps = tuple(gap(shown, reader.events(places[0]), said, cut))
     can_fork, fork_at = _fork(agent, reader, places[0], store)
     return Seen(store, owners, tools, gaps, can_fork, fork_at)
 

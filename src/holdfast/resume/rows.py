@@ -208,8 +208,17 @@ ROWS: tuple[Row, ...] = (
         "fresh",
         "the stream showed prompts, calls or results that the agent's own history lacks",
         "the agent would not remember what it did: {missing}",
-        evidence.gap,
+        evidence.gap(cut=False),
         brief=True,
+    ),
+    Row(
+        "cut_gap",
+        "fresh",
+        "the same, of the turn that was cut short: a copy leaves that turn out, and the brief tells of it",
+        "the agent would not remember what it did in the turn that was cut short: {missing}",
+        evidence.gap(cut=True),
+        brief=True,
+        fork=True,
     ),
     Row(
         "folder_gone",
@@ -270,5 +279,6 @@ def row_of(code: str) -> Row:
 
 def codes_of(row: Row) -> list[str]:
     """The codes that its reasons may have."""
-    finer = [code for code, name in _FINER.items() if name == row.code]
+    of = "memory_gap" if row.code == "cut_gap" else row.code  # they are told by the same codes
+    finer = [code for code, name in _FINER.items() if name == of]
     return finer or [row.code]

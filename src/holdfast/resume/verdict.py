@@ -12,6 +12,9 @@ from holdfast.resume.rows import ROWS, SOUND, Action, Row, row_of
 from holdfast.resume.survivors import Process
 
 
+TOO_SOON = "too_soon"
+
+
 class Reason(msgspec.Struct, frozen=True):
     """Why: a code, a sentence for a person, and what shows it."""
 
@@ -32,6 +35,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def judge(facts: Facts, *, fork: bool = False) -> Verdict:
     """The verdict; `fork`: the caller prefers a copy to a new conversation where both will do."""
     found = [(row, shown) for row in ROWS for shown in row.shows(facts)]
+    if any(row.action == "fresh" for row, _ in found):  # what is not loaded at all need not be waited for
+        found = [(row, shown) for row, shown in found if row.code != TOO_SOON]
     action: Action = "resume"
     if any(row.action == "wait" for row, _ in found):
         action = "wait"
@@ -51,7 +56,7 @@ def wants_brief(verdict: Verdict) -> bool:
 def passes(verdict: Verdict) -> bool:
     """Whether nothing but a little time is waited for."""
     waits = {reason.code for reason in verdict.reasons if row_of(reason.code).action == "wait"}
-    return waits == {"too_soon"}
+    return waits == {TOO_SOON}
 
 
 def told(verdict: Verdict) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast import errors
 from holdfast.agents.agent import Agent
@@ -20,36 +21,55 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+THEIRS = (errors.StoreBusy, errors.StoreUnreadable)  # of what is raised while another tool's files are read
+
+T = TypeVar("T")
+
 
 async def catch_up(context: Context, task: Task, agent: Agent, native_id: str) -> None:
     """Before a resume: copy the native transcript, and replay what our log lacks of it.
 
     Another tool's files may hold anything: that they cannot be read is told in the log and stops no run.
     """
+    found = await _read(context, task, native_id, lambda: _copied(context, agent, native_id))
+    if found is None:
+        return
+    reader, place = found
+    known = await adopting.past_of(context.store, task.session, reader)
+    past = await _read(context, task, native_id, lambda: list(known.missing(reader.events(place))))
+    if past is None:
+        return
+    added = await adopting.replay(context.store, task, known, past, place)
+    if added:
+        log.info("task %s: %d events replayed from %s", task.id, added, place.path)
+    await keep(context, agent, native_id, level=True)
+
+
+async def _read(context: Context, task: Task, native_id: str, read: Callable[[], T | None]) -> T | None:
+    """What is read of another tool's files; None, and a word in the log, if they cannot be read."""
     try:
-        await _catch_up(context, task, agent, native_id)
-    except (errors.HoldfastError, asyncio.CancelledError):
-        raise
+        return await asyncio.to_thread(read)
     except Exception as problem:
+        if isinstance(problem, errors.HoldfastError) and not isinstance(problem, THEIRS):
+            raise
         log.exception("task %s: the past of %s", task.id, native_id)
         text = f"the past of this session could not be replayed: {type(problem).__name__}: {problem}"
         event = NewEvent("error", {"text": text, "code": "replay_failed"})
         await context.store.commit(Commit(task.session, [event], task=task.id, generation=task.generation))
+        return None
 
 
-async def _catch_up(context: Context, task: Task, agent: Agent, native_id: str) -> None:
-    found = await place_of(context, agent, native_id)
+def _copied(context: Context, agent: Agent, native_id: str) -> tuple[Reader, Place] | None:
+    """Where it is, once it is copied; None if it is nowhere, or our log has all of it."""
+    found = _find(context, agent, native_id)
     if found is None:
-        return
+        return None
     reader, place = found
     native = _native(context, agent, native_id, reader)
-    if await asyncio.to_thread(native.is_level, place):
-        return
-    await asyncio.to_thread(native.take, place)
-    added = await adopting.replay(context.store, task.session, reader, place, task)
-    if added:
-        log.info("task %s: %d events replayed from %s", task.id, added, place.path)
-    await asyncio.to_thread(native.take, place, level=True)
+    if native.is_level(place):
+        return None
+    native.take(place)
+    return reader, place
 
 
 async def keep(context: Context, agent: Agent, native_id: str, *, level: bool) -> None:
@@ -73,13 +93,13 @@ def _native(context: Context, agent: Agent, native_id: str, reader: Reader) -> N
 
 async def place_of(context: Context, agent: Agent, native_id: str) -> tuple[Reader, Place] | None:
     """The one place where the agent keeps that conversation, if there is just one."""
+    return await asyncio.to_thread(_find, context, agent, native_id)
+
+
+def _find(context: Context, agent: Agent, native_id: str) -> tuple[Reader, Place] | None:
     if agent.history is None:
         return None
     reader = agent.history()
     env = {**context.env, **context.settings.of(agent.name).env}
-    try:
-        found = await asyncio.to_thread(reader.find, reader.root(env), native_id)
-    except (OSError, errors.StoreBusy, errors.StoreUnreadable) as problem:
-        log.warning("the store of %s cannot be read: %s", agent.name, problem)
-        return None
+    found = reader.find(reader.root(env), native_id)
     return (reader, found[0]) if len(found) == 1 else None

@@ -62,16 +62,9 @@ def fresh(
 ) -> Dispatch:
     """A new session that begins anew; the old one keeps its token and its log, and is put away."""
     new = new or ids.new(ids.SESSION)
-    return Dispatch(
-        session=new,
-        prompt=prompt,
-        options=options,
-        retry_of=retry_of,
-        create=_create(old, where, prompt, "fresh", key=old.key),
-        replaces=Replacing(old.id, by, _note(new, found), moved),
-        seen=seen,
-        events=(judging.warning(found),),
-    )
+    created = _create(old, where, prompt, "fresh", key=old.key)
+    begun = Dispatch(new, prompt, options, retry_of=retry_of, create=created)
+    return _instead(begun, found, old, by, seen, moved)
 
 
 def fork(
@@ -85,17 +78,24 @@ def fork(
     seen: int,
 ) -> Dispatch:
     """A new session that begins as a copy; it takes the old one's place if that cannot be gone on with."""
-    new = ids.new(ids.SESSION)
     instead = found.action != "resume"
-    return Dispatch(
-        session=new,
-        prompt=prompt,
-        options=options,
-        create=_create(old, where, prompt, "fork", key=old.key if instead else None),
-        replaces=Replacing(old.id, by, _note(new, found)) if instead else None,
-        seen=seen if instead else None,
-        events=(judging.warning(found),) if instead else (),
-    )
+    created = _create(old, where, prompt, "fork", key=old.key if instead else None)
+    begun = Dispatch(ids.new(ids.SESSION), prompt, options, create=created)
+    return _instead(begun, found, old, by, seen) if instead else begun
+
+
+def _instead(
+    begun: Dispatch,
+    found: Verdict,
+    old: Session,
+    by: str,
+    seen: int | None,
+    moved: tuple[str, int] | None = None,
+) -> Dispatch:
+    """The same in the place of the old session, if that is still as it was judged; the log says why."""
+    note = header(f"it goes on in session {begun.session}: {told(found)}", REASON)
+    replacing = Replacing(old.id, by, note, moved)
+    return begun._replace(replaces=replacing, seen=seen, events=(judging.warning(found),))
 
 
 def _create(old: Session, where: Place, prompt: str, relation: str, *, key: str | None) -> Create:
@@ -108,7 +108,3 @@ def _create(old: Session, where: Place, prompt: str, relation: str, *, key: str 
         worktree=where.worktree,
         link=Link(old.id, relation),
     )
-
-
-def _note(new: str, found: Verdict) -> str:
-    return header(f"it goes on in session {new}: {told(found)}", REASON)

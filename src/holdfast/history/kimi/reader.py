@@ -12,6 +12,8 @@ from holdfast.history.kimi.places import CLI, Found
 from holdfast.history.reader import Inspection, Place, Problem
 from holdfast.model.event import NewEvent
 
+TITLE = "kimi-code"  # what Kimi Code 2.1 shows of itself in the process table
+
 _Fold: TypeAlias = kimi_code.Fold | kimi_cli.Wire | kimi_cli.Messages
 
 
@@ -85,8 +87,12 @@ class KimiReader:
         return places.files(found) if found is not None else []
 
     def owners(self, root: str, place: Place) -> list[int]:
-        """Neither product has a lock: those who were started for this session, or have its file open."""
-        return sorted({*living.named("kimi", place.native_id), *living.writers(place.path)})
+        """Neither product has a lock: those who were started for this session, or have its file open.
+
+        Kimi Code hides its command line behind a title: one that works in the session's folder may have it.
+        """
+        named = living.named("kimi", place.native_id)
+        return sorted({*named, *living.writers(place.path), *living.titled(TITLE, place.cwd)})
 
     def tools(self, root: str, place: Place) -> list[int]:
         """Commands of calls that have no result, still running in the session's folder."""
