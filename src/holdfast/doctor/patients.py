@@ -1,0 +1,32 @@
+"""The programs that the doctor knows, by the name that the command line has for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from holdfast import errors
+from holdfast.doctor.patient import Patient
+
+
+def _hapi(path: str, env: Mapping[str, str]) -> Patient:
+    from holdfast.doctor.hapi.install import HapiInstall
+
+    return HapiInstall(path, env)
+
+
+def _hermes(path: str, env: Mapping[str, str]) -> Patient:
+    from holdfast.doctor.hermes.install import HermesInstall
+
+    return HermesInstall(path, env)
+
+
+PATIENTS: dict[str, Callable[[str, Mapping[str, str]], Patient]] = {"hapi": _hapi, "hermes": _hermes}
+
+
+def patient(target: str, path: str, env: Mapping[str, str]) -> Patient:
+    """The install of that program at that path; NotFound if nothing is there."""
+    real = os.path.realpath(os.path.expanduser(path))
+    if not os.path.exists(real):
+        raise errors.NotFound(f"there is nothing at {path}")
+    return PATIENTS[target](real, env)
