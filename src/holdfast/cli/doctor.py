@@ -14,6 +14,7 @@ from holdfast.cli import options, output
 if TYPE_CHECKING:
     from holdfast.doctor.case import Receipt
     from holdfast.doctor.finding import Diagnosis, Progress
+    from holdfast.doctor.patient import Patient
     from holdfast.home import Home
     from holdfast.store.location import Location
 
@@ -25,6 +26,13 @@ def parser(name: str) -> argparse.ArgumentParser:
     made = options.parser(name, "Look for damage; nothing is changed without --apply or --undo.")
     made.add_argument("target", nargs="?", choices=TARGETS, help="self (the default): our own home")
     made.add_argument("path", nargs="?", help="of hapi or hermes: its home folder or its database")
+    made.add_argument(
+        "--choose",
+        metavar="SESSION=TOKEN",
+        action="append",
+        default=[],
+        help="of several conversations that could be meant, this one; also with --apply",
+    )
     do = made.add_mutually_exclusive_group()
     do.add_argument("--apply", metavar="PLAN", help="the plan's fingerprint, or a file with --json output")
     do.add_argument("--undo", metavar="RECEIPT", help="give back what an --apply changed, byte for byte")
@@ -43,37 +51,45 @@ def run(given: argparse.Namespace) -> int:
             hint="holdfast doctor [self | hapi PATH | hermes PATH]",
         )
     if given.apply is None:
-        _show(_look(target, given.path, home, location), given)
+        _show(_look(given, target, home, location), given)
         return 0
-    receipt = _apply(target, given.path, _fingerprint(given.apply, target), home, location)
+    receipt = _apply(given, target, home, location)
     _show_receipt(receipt, given.json)
     return 0 if not receipt.problems else 1
 
 
-def _look(target: str, path: str | None, home: Home, location: Location) -> Diagnosis:
-    if path is None:
+def _look(given: argparse.Namespace, target: str, home: Home, location: Location) -> Diagnosis:
+    if given.path is None:
         import asyncio
 
         from holdfast.doctor import own
 
         return asyncio.run(own.diagnose(home, location))
     from holdfast.doctor import operation
-    from holdfast.doctor.patients import patient
 
-    return operation.look(home, patient(target, path, os.environ), _progress())
+    return operation.look(home, _patient(given, target), _progress())
 
 
-def _apply(target: str, path: str | None, plan: str, home: Home, location: Location) -> Receipt:
-    if path is None:
+def _apply(given: argparse.Namespace, target: str, home: Home, location: Location) -> Receipt:
+    plan = _fingerprint(given.apply, target)
+    if given.path is None:
         import asyncio
 
         from holdfast.doctor import own
 
         return asyncio.run(own.apply(home, location, plan, _progress()))
     from holdfast.doctor import operation
+
+    return operation.apply(home, _patient(given, target), plan, _progress())
+
+
+def _patient(given: argparse.Namespace, target: str) -> Patient:
     from holdfast.doctor.patients import patient
 
-    return operation.apply(home, patient(target, path, os.environ), plan, _progress())
+    chosen = dict(choice.partition("=")[::2] for choice in given.choose)
+    if not all(chosen.values()) or (chosen and target != "hapi"):
+        raise errors.BadInput("--choose takes SESSION=TOKEN, and is for hapi")
+    return patient(target, given.path, os.environ, chosen)
 
 
 def _undo(given: argparse.Namespace, home: Home) -> int:

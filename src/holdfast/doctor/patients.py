@@ -9,24 +9,31 @@ from holdfast import errors
 from holdfast.doctor.patient import Patient
 
 
-def _hapi(path: str, env: Mapping[str, str]) -> Patient:
+def _hapi(path: str, env: Mapping[str, str], chosen: Mapping[str, str]) -> Patient:
     from holdfast.doctor.hapi.install import HapiInstall
 
-    return HapiInstall(path, env)
+    return HapiInstall(path, env, chosen)
 
 
-def _hermes(path: str, env: Mapping[str, str]) -> Patient:
+def _hermes(path: str, env: Mapping[str, str], chosen: Mapping[str, str]) -> Patient:
     from holdfast.doctor.hermes.install import HermesInstall
 
     return HermesInstall(path, env)
 
 
-PATIENTS: dict[str, Callable[[str, Mapping[str, str]], Patient]] = {"hapi": _hapi, "hermes": _hermes}
+Make = Callable[[str, Mapping[str, str], Mapping[str, str]], Patient]
+
+PATIENTS: dict[str, Make] = {"hapi": _hapi, "hermes": _hermes}
 
 
-def patient(target: str, path: str, env: Mapping[str, str]) -> Patient:
-    """The install of that program at that path; NotFound if nothing is there."""
+def patient(
+    target: str, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None
+) -> Patient:
+    """The install of that program at that path; NotFound if nothing is there.
+
+    `chosen`: the token that a person named for a session, where several could be meant.
+    """
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.exists(real):
         raise errors.NotFound(f"there is nothing at {path}")
-    return PATIENTS[target](real, env)
+    return PATIENTS[target](real, env, chosen or {})
