@@ -34,7 +34,7 @@ def judged(
     listed: list[Any] | None,
     known: Collection[str] = (),
 ) -> list[Problem]:
-    """The same, of what was seen: each sidecar's state, and the sessions that those with another's id name."""
+    """The same, of what was seen: each sidecar's state, and the sessions that those of a wrong name tell."""
     # An entry whose file is gone is not a ghost while its backup or its row is there (#5504).
     backed = {own for name in names if name.endswith(".bak") and (own := session_id(name))}
     kept = backed | set(known)

@@ -192,7 +192,7 @@ def _key(message: Message) -> bytes:
         words = _ATTACHED.sub("", message.text) if message.role == "user" else message.text
         told = " ".join(words.split())
         said = [message.role, told or message.thinking, message.tool, message.marker and "marker"]
-    return blake2b("\0".join(said).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(values.whole("\0".join(said)).encode(), digest_size=16).digest()
 
 
 def _weak_key(message: Message) -> bytes:
@@ -200,7 +200,7 @@ def _weak_key(message: Message) -> bytes:
     told = " ".join(message.text.split())
     if not told or message.marker or message.role not in ("assistant", "tool"):
         return b""
-    return blake2b(f"{message.role}\0{told}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(values.whole(f"{message.role}\0{told}").encode(), digest_size=16).digest()
 
 
 def has_ids(message: Message) -> bool:

@@ -82,6 +82,10 @@ class Story:
             for side in self._sides(place):
                 yield None, side
 
+    def has_messages(self) -> bool:
+        """Whether any copy has one."""
+        return bool(self._rows or self._side)
+
     def open_turns(self, prompts: dict[str, list[float | None]]) -> Iterator[tuple[journal.Turn, bool]]:
         """Turns that were asked for and never settled, and whether their prompt is among `prompts`.
 
