@@ -152,7 +152,14 @@ class PlanChanged(Refused):
     """What the plan was made from has changed since; nothing was done."""
 
     code = "plan_changed"
-    hint = "look again with `holdfast doctor self` and apply the new plan"
+    hint = "look again with `holdfast doctor` and apply the new plan"
+
+
+class ProgramRunning(Refused):
+    """The program whose files these are is running; nothing was done."""
+
+    code = "program_running"
+    hint = "end it, then apply the plan"
 
 
 class AgentMissing(HoldfastError):

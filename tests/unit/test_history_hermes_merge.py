@@ -496,7 +496,7 @@ def test_torn_and_odd_sidecars_beside_a_whole_database(tmp_path: Path) -> None:
     for data, code in (
         (b"", "empty_live"),
         (b"\0" * 100, "empty_live"),
-        (b"[1]", "foreign_file"),
+        (b"[1]", "malformed_session"),  # its row tells that a session was there
         (b'{"session_id": "x", "messages": 3}', "malformed_session"),
         (whole.replace(SID.encode(), b"other", 1), "session_id_mismatch"),
         (whole.replace(b'"a"', b'"\\ud83d"'), "lone_surrogate"),
@@ -551,7 +551,14 @@ def test_who_writes_to_a_session_owns_it(tmp_path: Path) -> None:
 
 
 items = st.lists(
-    st.builds(Item, st.sampled_from([b"a", b"b", b"c", b"d"]), st.none() | st.floats(0, 1e6)), max_size=12
+    st.builds(
+        Item,
+        st.sampled_from([b"a", b"b", b"c", b"d"]),
+        st.none() | st.floats(0, 1e6),
+        st.just(b""),
+        st.just(False),
+    ),
+    max_size=12,
 )
 
 

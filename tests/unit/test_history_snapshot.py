@@ -227,7 +227,7 @@ def test_quick_check_says_what_is_wrong(tmp_path: Path) -> None:
 def test_one_that_is_never_at_rest_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "a.db")
     make(path, "delete")
-    real = module._copy_bytes
+    real = module.copy_bytes
 
     def with_a_write(source: int, to: int) -> bool:
         done = real(source, to)
@@ -236,7 +236,7 @@ def test_one_that_is_never_at_rest_is_busy(tmp_path: Path, monkeypatch: pytest.M
             file.write(os.urandom(8))
         return done
 
-    monkeypatch.setattr(module, "_copy_bytes", with_a_write)
+    monkeypatch.setattr(module, "copy_bytes", with_a_write)
     monkeypatch.setattr(module, "TRIES", 5)
     with pytest.raises(errors.StoreBusy), snapshot(path):
         pass
@@ -251,7 +251,7 @@ def test_a_write_that_leaves_the_mtime_as_it_was_is_still_seen(
     db = apsw.Connection(path)
     db.execute("pragma wal_autocheckpoint = 0").fetchall()
     db.execute("update t set n = 1")
-    real = module._copy_bytes
+    real = module.copy_bytes
     calls: list[int] = []
 
     def racing(source: int, to: int) -> bool:
@@ -271,7 +271,7 @@ def test_a_write_that_leaves_the_mtime_as_it_was_is_still_seen(
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         return done
 
-    monkeypatch.setattr(module, "_copy_bytes", racing)
+    monkeypatch.setattr(module, "copy_bytes", racing)
     os.utime(path)  # just now: only then can a further write leave the same time
     with snapshot(path) as copy:
         assert state(copy) == (5000, 1 if what == "wal cut" else 2)
@@ -292,7 +292,7 @@ def test_a_wal_that_is_begun_anew_while_it_is_copied_is_not_believed(
     db.execute("pragma wal_checkpoint(passive)").fetchall()
     for name in os.listdir(tmp_path):
         os.utime(tmp_path / name, (1_000_000_000, 1_000_000_000))
-    real = module._copy_bytes
+    real = module.copy_bytes
     calls: list[int] = []
 
     def racing(source: int, to: int) -> bool:
@@ -303,7 +303,7 @@ def test_a_wal_that_is_begun_anew_while_it_is_copied_is_not_believed(
             db.execute("update t set n = 3")
         return done
 
-    monkeypatch.setattr(module, "_copy_bytes", racing)
+    monkeypatch.setattr(module, "copy_bytes", racing)
     with snapshot(path) as copy:
         assert state(copy) == (5000, 3)
     assert len(calls) == 4
@@ -316,7 +316,7 @@ def test_a_checkpoint_between_is_seen_by_the_mtime(tmp_path: Path, monkeypatch: 
     db = apsw.Connection(path)
     db.execute("update t set n = 1, pad = randomblob(1500)")
     os.utime(path, (1_000_000_000, 1_000_000_000))
-    real = module._copy_bytes
+    real = module.copy_bytes
     calls: list[int] = []
 
     def racing(source: int, to: int) -> bool:
@@ -327,7 +327,7 @@ def test_a_checkpoint_between_is_seen_by_the_mtime(tmp_path: Path, monkeypatch: 
         calls.append(1)
         return real(source, to)
 
-    monkeypatch.setattr(module, "_copy_bytes", racing)
+    monkeypatch.setattr(module, "copy_bytes", racing)
     with snapshot(path) as copy:
         assert state(copy) == (5000, 2)
     assert len(calls) == 4

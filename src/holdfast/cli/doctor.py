@@ -3,75 +3,174 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
+from holdfast import errors
 from holdfast.cli import options, output
 
 if TYPE_CHECKING:
-    from holdfast.doctor.own import Diagnosis, Receipt
-    from holdfast.recover.heal import Progress
+    from holdfast.doctor.case import Receipt
+    from holdfast.doctor.finding import Diagnosis, Progress
+    from holdfast.doctor.patient import Patient
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+
+TARGETS = ("self", "hapi", "hermes")
 
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which patient, and whether to operate."""
-    made = options.parser(name, "Look for damage; nothing is changed without --apply.")
-    made.add_argument("target", nargs="?", default="self", choices=("self",), help="self: our own home")
-    made.add_argument("--apply", metavar="PLAN", help="the plan's fingerprint, or a file with --json output")
+    made = options.parser(name, "Look for damage; nothing is changed without --apply or --undo.")
+    made.add_argument("target", nargs="?", choices=TARGETS, help="self (the default): our own home")
+    made.add_argument("path", nargs="?", help="of hapi or hermes: its home folder or its database")
+    made.add_argument(
+        "--choose",
+        metavar="SESSION=TOKEN",
+        action="append",
+        default=[],
+        help="of several conversations that could be meant, this one; also with --apply",
+    )
+    do = made.add_mutually_exclusive_group()
+    do.add_argument("--apply", metavar="PLAN", help="the plan's fingerprint, or a file with --json output")
+    do.add_argument("--undo", metavar="RECEIPT", help="give back what an --apply changed, byte for byte")
     return made
 
 
 def run(given: argparse.Namespace) -> int:
-    """Findings and a plan; with --apply, what was done."""
-    import asyncio
-
-    from holdfast.doctor import own
-
+    """Findings and a plan; with --apply or --undo, what was done."""
     home, location = options.place(given)
+    if given.undo is not None:
+        return _undo(given, home)
+    target = given.target or "self"
+    if (target == "self") != (given.path is None):
+        raise errors.BadInput(
+            "doctor self takes no path" if target == "self" else f"say where the {target} install is",
+            hint="holdfast doctor [self | hapi PATH | hermes PATH]",
+        )
     if given.apply is None:
-        _show(asyncio.run(own.diagnose(home, location)), given.json)
+        _show(_look(given, target, home, location), given)
         return 0
-    plan = own.read_plan(given.apply)
-    receipt = asyncio.run(own.apply(home, location, plan, _progress()))
+    receipt = _apply(given, target, home, location)
     _show_receipt(receipt, given.json)
     return 0 if not receipt.problems else 1
 
 
-def _show(found: Diagnosis, as_json: bool) -> None:
-    if as_json:
+def _look(given: argparse.Namespace, target: str, home: Home, location: Location) -> Diagnosis:
+    if given.path is None:
+        import asyncio
+
+        from holdfast.doctor import own
+
+        return asyncio.run(own.diagnose(home, location))
+    from holdfast.doctor import operation
+
+    return operation.look(home, _patient(given, target), _progress())
+
+
+def _apply(given: argparse.Namespace, target: str, home: Home, location: Location) -> Receipt:
+    plan = _fingerprint(given.apply, target)
+    if given.path is None:
+        import asyncio
+
+        from holdfast.doctor import own
+
+        return asyncio.run(own.apply(home, location, plan, _progress()))
+    from holdfast.doctor import operation
+
+    return operation.apply(home, _patient(given, target), plan, _progress())
+
+
+def _patient(given: argparse.Namespace, target: str) -> Patient:
+    from holdfast.doctor.patients import patient
+
+    chosen = dict(choice.partition("=")[::2] for choice in given.choose)
+    if not all(chosen.values()) or (chosen and target != "hapi"):
+        raise errors.BadInput("--choose takes SESSION=TOKEN, and is for hapi")
+    return patient(target, given.path, os.environ, chosen)
+
+
+def _undo(given: argparse.Namespace, home: Home) -> int:
+    from holdfast.doctor import operation, own
+    from holdfast.doctor.patients import patient
+
+    receipt = operation.receipt_of(home, given.undo)
+    if given.target not in (None, receipt.target):
+        raise errors.BadInput(f"{receipt.id} is a receipt for {receipt.target}")
+    if receipt.target == own.TARGET:
+        own.undo(home, receipt)
+    else:
+        operation.undo(home, patient(receipt.target, receipt.path, os.environ), receipt)
+    if given.json:
+        output.json_line({**receipt.as_json(), "undone": True})
+    else:
+        for item in receipt.items:
+            output.text(f"as it was: {item.path}")
+        print(f"{receipt.id} is undone")
+    return 0
+
+
+def _fingerprint(given: str, target: str) -> str:
+    """What `--apply` was given: a fingerprint, a file of `doctor --json`, or `-` for stdin."""
+    if given != "-" and not os.path.exists(given):
+        return given
+    try:
+        if given == "-":
+            plan = json.load(sys.stdin)
+        else:
+            with open(given, encoding="utf-8") as file:
+                plan = json.load(file)
+        if plan["target"] != target:
+            raise errors.BadInput(f"{given} is a plan for {plan['target']}")
+        return str(plan["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise errors.BadInput(f"{given} is not a plan of the doctor's: {problem}") from None
+
+
+def _show(found: Diagnosis, given: argparse.Namespace) -> None:
+    if given.json:
         output.json_line(found.as_json())
         return
-    if not found.findings:
+    if not found.shown:
         print("nothing is wrong")
         return
     output.table(
         ("SUBJECT", "CODE", "WHAT", "REPAIR"),
-        [(f.subject, f.code, f.text, f.action or "none: left alone") for f in found.findings],
+        [(f.subject, f.code, f.text, f.action or "none: left alone") for f in found.shown],
     )
     if found.plan:
-        print(f"to do all of this: holdfast doctor self --apply {found.fingerprint}")
+        where = " ".join(["self"] if given.path is None else [found.target, given.path])
+        print(f"to do all of this: holdfast doctor {where} --apply {found.fingerprint}")
 
 
 def _show_receipt(receipt: Receipt, as_json: bool) -> None:
     if as_json:
         output.json_line(receipt.as_json())
         return
-    for done in receipt.done:
-        output.text(f"{done.subject}: {done.result}")
-        for path in done.kept:
-            output.text(f"  kept: {path}")
+    for finding, action in receipt.actions.items():
+        output.text(f"{finding}: {action}")
+    for path in receipt.kept:
+        output.text(f"  kept: {path}")
     for problem in receipt.problems:
         output.text(f"FAILED {problem}")
-    print(f"{len(receipt.done)} repaired, {len(receipt.problems)} failed")
+    print(f"{len(receipt.actions)} repaired, {len(receipt.problems)} failed")
+    if receipt.sealed is None:
+        print(f"to take it back: holdfast doctor --undo {receipt.id}")
 
 
 def _progress() -> Progress | None:
     if not sys.stderr.isatty():
         return None
+    from holdfast.cli.progress import Bar
+
+    bar = Bar("doctor", 1.0)
 
     def show(done: int, of: int, what: str) -> None:
-        print(f"\r{done + 1}/{of} {what:<20}", end="", file=sys.stderr, flush=True)
-        if done + 1 == of:
-            print("\r" + " " * 40 + "\r", end="", file=sys.stderr, flush=True)
+        if done + 1 < of:
+            bar.at((done + 1) / of, what)
+        else:
+            bar.end()
 
     return show

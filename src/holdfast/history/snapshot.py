@@ -194,7 +194,7 @@ class _File:
             return True
         to = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            return _copy_bytes(self._fd, to)
+            return copy_bytes(self._fd, to)
         except OSError as problem:
             if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 folder = os.path.dirname(target)
@@ -235,7 +235,7 @@ def _open(path: str, may_miss: bool) -> int | None:
     return fd
 
 
-def _copy_bytes(source: int, to: int) -> bool:
+def copy_bytes(source: int, to: int) -> bool:
     """The bytes of one file into an empty one: as shared blocks if that can be, else copied by the kernel."""
     size = os.fstat(source).st_size
     if size == 0:

@@ -29,6 +29,7 @@ _TEXTS = (
     "platform_message_id",
     "api_content",
 )
+_MORE = ("reasoning_details", "codex_reasoning_items", "codex_message_items")  # JSON, for a full copy
 _NUMBERS = ("timestamp", "observed", "active", "compacted", "_compressed_summary")
 _HEADER = (
     "id",
@@ -40,8 +41,22 @@ _HEADER = (
     "git_repo_root",
     "title",
     "model",
+    "profile_name",
 )
-_HEADER_NUMBERS = ("started_at", "ended_at", "message_count", "archived", "rewind_count")
+_HEADER_NUMBERS = (
+    "started_at",
+    "ended_at",
+    "message_count",
+    "archived",
+    "rewind_count",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "estimated_cost_usd",
+    "actual_cost_usd",
+    "pinned",
+)
 _NEEDED = frozenset({"session_id", "role", "content"})
 
 
@@ -59,15 +74,15 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 class Database:
     """One state of a database, open for reading."""
 
-    def __init__(self, path: str, copy: Copy, db: apsw.Connection):
-        """Read from a private copy of what is at `path`."""
+    def __init__(self, path: str, copy: Copy, db: apsw.Connection, full: bool = False):
+        """Read from a private copy of what is at `path`; `full`: messages with all they have."""
         self.path = path
         self.copy = copy
         self.damage: list[str] = []  # what could not be read, in SQLite's words
         self._db = db
         self._messages = self._columns("messages")
         self._sessions = self._columns("sessions")
-        texts = [name for name in _TEXTS if name in self._messages]
+        texts = [name for name in (*_TEXTS, *(_MORE if full else ())) if name in self._messages]
         numbers = [name for name in _NUMBERS if name in self._messages]
         wanted = [f"cast({_quoted(name)} as blob)" for name in texts] + [_number(name) for name in numbers]
         self._names = (*texts, *numbers)
@@ -165,14 +180,14 @@ class Databases:
         return self._kept.setdefault(path, Kept())
 
     @contextmanager
-    def reading(self, path: str) -> Iterator[tuple[Database | None, str]]:
+    def reading(self, path: str, full: bool = False) -> Iterator[tuple[Database | None, str]]:
         """A database as it is now, or why there is none that can be read."""
         with ExitStack() as stack:
             found, why = None, ""
             try:
                 copy = self.kept(path).copy(path)
                 db = stack.enter_context(closing(open_copy(copy.path)))
-                found = Database(path, copy, db)
+                found = Database(path, copy, db, full)
             except (OSError, apsw.Error, errors.StoreBusy) as problem:
                 why = " ".join(str(problem).split()) or type(problem).__name__
             yield found, why
@@ -192,11 +207,12 @@ class Databases:
 
 def _message(told: dict[str, Any], place: int) -> message.Message:
     active, compacted = told.pop("active", 1), told.pop("compacted", 0)
-    if isinstance(calls := told.get("tool_calls"), str):
-        try:
-            told["tool_calls"] = values.parse(calls)
-        except ValueError:
-            told.pop("tool_calls")
+    for name in ("tool_calls", *_MORE):
+        if isinstance(packed := told.get(name), str):
+            try:
+                told[name] = values.parse(packed)
+            except ValueError:
+                told.pop(name)
     told = {name: value for name, value in told.items() if value is not None}
     read = message.read(told, "row", str(place))
     read.compacted = bool(compacted)

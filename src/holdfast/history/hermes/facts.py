@@ -27,9 +27,11 @@ class Facts(msgspec.Struct, kw_only=True):
     database: str | None = None  # the one that has its row
     damage: list[str] = []  # what its databases do not give, in SQLite's words
     unknown_schema: bool = False
+    consulted: bool = True  # a database could be asked whether it knows the session
     tombstoned: bool = False
     turns: list[journal.Turn] = []  # that were asked for and have no end in their journal
     torn_turns: int = 0
+    torn_runs: int = 0  # lines of the journals of other runs, where somebody looked at them
     pending: journal.Turn | None = None  # the one that the sidecar says is under way
     runs: dict[str, journal.Run] = {}  # what the streams of these turns had told
 
@@ -45,8 +47,10 @@ class Facts(msgspec.Struct, kw_only=True):
         return self.header is not None or self.live.state != "absent" or self.backup.state != "absent"
 
 
-def gather(layout: Layout, native_id: str, db: Database | None) -> Facts:
-    """Read what the files and one database have of a session."""
+def gather(
+    layout: Layout, native_id: str, db: Database | None, deleted: frozenset[str] | None = None
+) -> Facts:
+    """Read what the files and one database have of a session; `deleted`: the tombstones, if known."""
     path = layout.sidecar(native_id)
     live = sidecar.load(path) if path else Sidecar(path="", state="absent")
     backup = sidecar.load(f"{path}.bak") if path else Sidecar(path="", state="absent")
@@ -59,10 +63,10 @@ def gather(layout: Layout, native_id: str, db: Database | None) -> Facts:
         why_shorter=intent.of(live, backup),
         header=header,
         database=db.path if db is not None and header is not None else None,
-        tombstoned=native_id in deleted_ids(layout),
+        tombstoned=native_id in (deleted_ids(layout) if deleted is None else deleted),
         torn_turns=torn,
     )
-    facts.pending = _pending(live)
+    facts.pending = pending(live)
     facts.turns = [turn for turn in turns if not turn.ended and turn.prompt]
     streams = {turn.stream for turn in facts.turns} | ({facts.pending.stream} if facts.pending else set())
     for run_path in layout.run_journals(native_id):
@@ -102,10 +106,10 @@ def messages(side: Sidecar, source: str) -> list[Message]:
         if anchor.raw.get("tool_calls") or (not own and not card.get("_recovered_from_run_journal")):
             continue
         anchor.calls = [*anchor.calls, card_call(card, own or f"card-{place}")]
-    return _without_repeats(found)
+    return without_repeats(found)
 
 
-def _without_repeats(found: list[Message]) -> list[Message]:
+def without_repeats(found: list[Message]) -> list[Message]:
     """One of each row of partial answers that say the same; thousands of them were seen (#2592)."""
     kept: list[Message] = []
     for message in found:
@@ -127,7 +131,7 @@ def _shown(message: Message) -> list[Any]:
     ]
 
 
-def _pending(live: Sidecar) -> journal.Turn | None:
+def pending(live: Sidecar) -> journal.Turn | None:
     """The prompt that a sidecar says is being answered."""
     if not live.usable:
         return None

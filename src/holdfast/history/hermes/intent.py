@@ -13,6 +13,7 @@ from holdfast.history.hermes import values
 from holdfast.history.hermes.sidecar import Sidecar
 
 _GENERATION = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")  # uuid4().hex
+SAVED_S = 60.0  # an agent's rows may be that much later than the file that tells of the same turn
 _CLEARED: dict[str, Any] = {
     "truncation_watermark": 0.0,
     "truncation_boundary": 0.0,
@@ -46,8 +47,8 @@ def cut(live: Sidecar) -> tuple[float, float] | None:
     if live.state != "whole":
         return None
     boundary = values.seconds(live.head.get("truncation_boundary"))
-    if boundary is None:
-        return None
+    if boundary is None or (boundary and not live.messages):
+        return None  # cut down to nothing would be 0.0: this one was lost since
     watermark = values.seconds(live.head.get("truncation_watermark"))
     later = [
         at
@@ -56,7 +57,33 @@ def cut(live: Sidecar) -> tuple[float, float] | None:
     ]
     if watermark is not None and watermark > boundary:
         later.append(watermark)
+    if not later and (saved := values.seconds(live.head.get("updated_at"))):
+        later.append(max(boundary, saved) + SAVED_S)
     return boundary, min(later, default=float("inf"))
+
+
+def compressed_until(live: Sidecar) -> float | None:
+    """Up to when a compaction by hand may have taken messages away; None if there was none."""
+    by_hand = values.word(live.head.get("compression_anchor_mode")).strip().lower() == "manual"
+    if live.state != "whole" or not live.messages or not by_hand:
+        return None
+    told = (values.seconds(live.head.get(name)) for name in ("truncation_watermark", "updated_at"))
+    return next((moment for moment in told if moment), None)
+
+
+def kept_until(live: Sidecar, backup: Sidecar) -> float | None:
+    """Up to when a torn sidecar's messages were kept by whoever took the rest away; None: nobody did.
+
+    The head comes first in the file, so it is whole when the messages are not.
+    """
+    boundary = values.seconds(live.head.get("truncation_boundary"))
+    if live.state != "torn" or boundary is None:
+        return None
+    for name in ("intentional_shrink_generation", "clear_generation"):
+        mine, theirs = live.head.get(name), backup.head.get(name)
+        if _is_generation(mine) and (theirs is None or (_is_generation(theirs) and theirs != mine)):
+            return boundary
+    return None
 
 
 def _is_clear(live: Sidecar, backup: Sidecar) -> bool:

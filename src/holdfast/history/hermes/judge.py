@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.history.hermes import journal, values
+from holdfast.history.hermes import home, journal, values
 from holdfast.history.hermes.facts import GRACE_S, Facts
 from holdfast.history.hermes.layout import session_id
 from holdfast.history.hermes.story import Story
@@ -59,9 +59,10 @@ def problems(
         text = "it was deleted in the web UI; what is left of it stays deleted"
         return [Problem("deleted_tombstone", text, {"database": facts.database})]
     return [
-        *_damage(facts, story),
-        *_copies(facts, story),
-        *_streams(facts, turns, now),
+        *_stores(facts, story),
+        *files(facts),
+        *copies(facts, story),
+        *streams(facts, turns, now),
         *_conversation(facts, telling, tally, now),
     ]
 
@@ -76,7 +77,7 @@ def is_fresh(turn: journal.Turn, now: float) -> bool:
     return turn.at is not None and now - turn.at < GRACE_S
 
 
-def _damage(facts: Facts, story: Story) -> list[Problem]:
+def _stores(facts: Facts, story: Story) -> list[Problem]:
     found = []
     if facts.damage or story.lost_rows:
         text = "its database cannot be read in full"
@@ -85,16 +86,23 @@ def _damage(facts: Facts, story: Story) -> list[Problem]:
         )
     if facts.unknown_schema:
         found.append(_problem("schema_unknown", "its database has not the tables of hermes-agent"))
+    return found
+
+
+def files(facts: Facts) -> list[Problem]:
+    """What is wrong with each of its files by itself."""
+    found = []
     live, path = facts.live, facts.live.path
     shown = {"path": path, "bytes": live.size, "messages": len(live.messages)}
     if live.state == "torn":
         found.append(_problem("torn_live", "its sidecar is torn; what can be read of it is told", **shown))
     elif live.state == "empty":
         found.append(_problem("empty_live", "its sidecar has nothing in it", **shown))
-    elif live.state == "foreign":
+    elif live.state == "foreign" and facts.header is None and facts.backup.state == "absent":
         found.append(_problem("foreign_file", "that file is no session", **shown))
-    elif live.state in ("malformed", "unreadable"):
-        found.append(_problem("malformed_session", "its sidecar has no list of messages", **shown))
+    elif live.state in ("foreign", "malformed", "unreadable"):
+        cannot = "cannot be read" if live.state == "unreadable" else "has no list of messages"
+        found.append(_problem("malformed_session", f"its sidecar {cannot}", **shown))
     if live.surrogates:
         text = "its sidecar holds half a character, and the web UI can never save it again"
         found.append(_problem("lone_surrogate", text, path=path))
@@ -102,17 +110,16 @@ def _damage(facts: Facts, story: Story) -> list[Problem]:
         found.append(
             _problem("malformed_backup", "its backup cannot be read in full", path=facts.backup.path)
         )
-    if facts.torn_turns or any(run.torn for run in facts.runs.values()):
-        lines = facts.torn_turns + sum(run.torn for run in facts.runs.values())
+    if lines := facts.torn_turns + facts.torn_runs + sum(run.torn for run in facts.runs.values()):
         found.append(_problem("journal_torn", "lines of its journal cannot be read", lines=lines))
-    named, own = live.head.get("session_id"), session_id(path.rpartition("/")[2])
-    if live.usable and isinstance(named, str) and named != own:
+    if (other := home.other_id(live, session_id(path.rpartition("/")[2]) or "")) is not None:
         text = "its sidecar says that it is another session"
-        found.append(_problem("session_id_mismatch", text, path=path, session_id=values.text(named)))
+        found.append(_problem("session_id_mismatch", text, path=path, session_id=other))
     return found
 
 
-def _copies(facts: Facts, story: Story) -> list[Problem]:
+def copies(facts: Facts, story: Story) -> list[Problem]:
+    """Where its copies do not say the same."""
     found = []
     live, backup = facts.live, facts.backup
     counts = {"live": len(live.messages), "backup": len(backup.messages)}
@@ -131,34 +138,40 @@ def _copies(facts: Facts, story: Story) -> list[Problem]:
                 "shrunken_live" if longer else "content_diverged", text, lost=story.only_backup, **counts
             )
         )
-    if live.state == "absent" and backup.state != "absent":
-        code = "orphan_backup" if facts.header is not None else "orphan_backup_no_row"
+    if live.state == "absent" and backup.state == "whole":
+        # As the web UI has it: only a database that answers can say that the session was deleted.
+        known = facts.header is not None or not facts.consulted
+        code = "orphan_backup" if known else "orphan_backup_no_row"
         found.append(
             _problem(code, "its sidecar is gone and its backup is there", path=backup.path, **counts)
         )
     if live.state == "whole" and story.only_rows and not live.head.get("pre_compression_snapshot"):
-        text = "the agent's database has messages that the sidecar lost"
-        found.append(
-            _problem("live_behind_db", text, rows=story.only_rows, database=facts.database, **counts)
-        )
+        shown = {"rows": story.only_rows, "database": facts.database, **counts}
+        if story.only_rows > story.only_live:
+            text = "the agent's database has messages that the sidecar lost"
+            found.append(_problem("live_behind_db", text, **shown))
+        elif not any(problem.code == "content_diverged" for problem in found):
+            text = "sidecar and database say different things"
+            found.append(_problem("content_diverged", text, **shown))
     if facts.header is not None and facts.header.word("source") == "webui":
-        if live.state == "absent" and backup.state == "absent" and (story.only_rows or story.undone):
+        if live.state == "absent" and backup.state != "whole" and (story.only_rows or story.undone):
             text = "the web UI has no file for it; the agent's database has all of it"
             found.append(_problem("missing_sidecar", text, database=facts.database))
         elif live.state == "absent" and backup.state == "absent":
             text = "there is nothing of it but a row without messages"
             found.append(_problem("empty_db_row", text, database=facts.database))
     told = live.head.get("message_count")
-    if live.state == "whole" and type(told) is int and told != len(live.messages):
+    if live.state == "whole" and told is not None and (type(told) is not int or told != len(live.messages)):
         text = "its sidecar says another number of messages than it has"
-        found.append(_problem("count_mismatch", text, says=told, has=len(live.messages)))
+        found.append(_problem("count_mismatch", text, says=values.storable(told), has=len(live.messages)))
     if count := story.repeats:
         text = "partial answers stand in its sidecar again and again"
         found.append(_problem("duplicate_partials", text, count=count))
     return found
 
 
-def _streams(facts: Facts, turns: list[journal.Turn], now: float) -> list[Problem]:
+def streams(facts: Facts, turns: list[journal.Turn], now: float) -> list[Problem]:
+    """Turns that never came to an end."""
     found = []
     pending = facts.pending
     if pending is not None:

@@ -16,6 +16,8 @@ class Item(NamedTuple):
 
     key: bytes
     at: float | None = None
+    weak: bytes = b""  # by which a copy that lost its calls is known
+    has_ids: bool = False
 
 
 class Plan(NamedTuple):
@@ -87,6 +89,19 @@ def _pairs(first: Sequence[Item], second: Sequence[Item]) -> dict[int, int]:
                 continue
             pairs[mine] = waiting.pop()
             break
+    return _weak_pairs(first, second, pairs)
+
+
+def _weak_pairs(first: Sequence[Item], second: Sequence[Item], pairs: dict[int, int]) -> dict[int, int]:
+    """The pairs, with those of which one copy lost its calls: the same words, and ids in one of them only."""
+    taken = set(pairs.values())
+    places: dict[tuple[bytes, bool], list[int]] = defaultdict(list)
+    for place in range(len(first) - 1, -1, -1):
+        if first[place].weak and place not in taken:
+            places[first[place].weak, first[place].has_ids].append(place)
+    for mine, item in enumerate(second):
+        if item.weak and mine not in pairs and (waiting := places.get((item.weak, not item.has_ids))):
+            pairs[mine] = waiting.pop()
     return pairs
 
 

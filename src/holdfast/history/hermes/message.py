@@ -49,7 +49,9 @@ class Message(msgspec.Struct, kw_only=True):
     compacted: bool = False  # summed up since; it was said all the same
     undone: bool = False  # the user took it back
     id: str = ""  # the web UI's own, if it has one
+    place: str = ""  # its row, or where it is in its file
     key: bytes = b""  # the same for two copies of one message
+    weak: bytes = b""  # the same for a copy that lost its calls; empty: it says nothing by itself
     raw: dict[str, Any] = {}
 
 
@@ -72,12 +74,14 @@ def read(told: dict[str, Any], source: str, place: str) -> Message:
         marker=_marker(told),
         stream=values.word(told.get("_recovered_stream_id")),
         id=values.word(told.get("id") or told.get("message_id")) if source != "row" else "",
+        place=place,
         raw=told,
     )
     message.summary = bool(told.get("_compressed_summary")) or (
         role in ("user", "assistant", "system") and said.lstrip()[:30].lower().startswith(_SUMMARIES)
     )
     message.key = _key(message)
+    message.weak = _weak_key(message)
     message.record = f"row:{place}" if source == "row" else _name(message)
     return message
 
@@ -188,7 +192,20 @@ def _key(message: Message) -> bytes:
         words = _ATTACHED.sub("", message.text) if message.role == "user" else message.text
         told = " ".join(words.split())
         said = [message.role, told or message.thinking, message.tool, message.marker and "marker"]
-    return blake2b("\0".join(said).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(values.whole("\0".join(said)).encode(), digest_size=16).digest()
+
+
+def _weak_key(message: Message) -> bytes:
+    """What is left of it in a copy without calls and results, such as the web UI's own repair makes."""
+    told = " ".join(message.text.split())
+    if not told or message.marker or message.role not in ("assistant", "tool"):
+        return b""
+    return blake2b(values.whole(f"{message.role}\0{told}").encode(), digest_size=16).digest()
+
+
+def has_ids(message: Message) -> bool:
+    """Whether it makes calls, or answers one, that have ids."""
+    return bool(message.result_of) or any(call.id for call in message.calls)
 
 
 def _name(message: Message) -> str:

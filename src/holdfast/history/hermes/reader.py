@@ -160,11 +160,12 @@ class HermesReader:
         """What both stores have of a session, with the database that has it."""
         layout = Layout.around(place.path)
         damage: list[str] = []
-        unknown = False
+        unknown, asked = False, 0
         with ExitStack() as stack:
             found = None
             for path in layout.databases():
                 db, why = stack.enter_context(self._databases.reading(path))
+                asked += 1
                 if db is not None and db.readable and db.header(place.native_id) is not None:
                     found = db
                     break
@@ -172,6 +173,7 @@ class HermesReader:
                 unknown = unknown or (db is not None and not db.readable and not db.damage)
             facts = gather(layout, place.native_id, found)
             facts.damage, facts.unknown_schema = damage, unknown and found is None
+            facts.consulted = found is not None or (asked > 0 and not damage and not unknown)
             yield facts, found
 
     def _at(self, path: str) -> list[Place]:

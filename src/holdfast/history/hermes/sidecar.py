@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.history.hermes import values
-
 State = Literal["whole", "torn", "empty", "foreign", "malformed", "absent", "unreadable"]
 
 # Big lists; what is torn inside one is read around. The web UI writes with an indent of two.
@@ -56,7 +54,7 @@ def read(path: str, data: bytes) -> Sidecar:
     if not data.strip(b"\0 \t\r\n"):
         return Sidecar(path=path, state="empty", size=size)
     try:
-        value = values.parse(data)
+        value = _parse(data)
     except ValueError:
         return _salvage(path, data)
     if not isinstance(value, dict):
@@ -65,6 +63,18 @@ def read(path: str, data: bytes) -> Sidecar:
         known = isinstance(value.get("session_id"), str)
         return Sidecar(path=path, state="malformed" if known else "foreign", head=_head(value), size=size)
     return _whole(path, value, size, surrogates=_has_surrogates(data))
+
+
+def _parse(data: bytes) -> Any:
+    """What the web UI would read; ValueError if it could not."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return json.loads(data.decode())  # lone surrogates, NaN
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def _whole(path: str, value: dict[str, Any], size: int, surrogates: bool) -> Sidecar:
@@ -81,7 +91,11 @@ def _whole(path: str, value: dict[str, Any], size: int, surrogates: bool) -> Sid
 
 
 def _head(value: dict[str, Any]) -> dict[str, Any]:
-    return {name: inner for name, inner in value.items() if name not in _LISTS}
+    return {
+        name: inner
+        for name, inner in value.items()
+        if name not in _LISTS or (inner is not None and not isinstance(inner, list))
+    }
 
 
 def _list(value: Any) -> list[Any]:
@@ -126,7 +140,8 @@ def _salvage(path: str, data: bytes) -> Sidecar:
                 found[name], at = _value(text, at)
         except ValueError:
             at = text.find(_NEXT_KEY, at + 1)
-    if not isinstance(found.get("session_id"), str) and not found.get("messages"):
+    begun = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"  # one that was torn early
+    if not begun and not isinstance(found.get("session_id"), str) and not found.get("messages"):
         return Sidecar(path=path, state="foreign", head=_head(found), size=len(data), gaps=gaps)
     found.setdefault("messages", [])
     torn = _whole(path, found, len(data), surrogates=False)

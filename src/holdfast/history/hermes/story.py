@@ -5,27 +5,44 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from typing import Protocol
 
 import msgspec
 
 from holdfast.history.hermes import facts as found_facts
 from holdfast.history.hermes import intent, journal, merge
-from holdfast.history.hermes.database import Database
 from holdfast.history.hermes.facts import Facts
-from holdfast.history.hermes.message import Message
+from holdfast.history.hermes.message import Message, has_ids
 
 NEAR_S = 2.0  # a prompt's times in two places may differ by so much; the web UI cuts some to whole seconds
+
+
+class Rows(Protocol):
+    """Where a session's rows are read from."""
+
+    def places(self, native_id: str) -> list[int]:
+        """Its rows in the order they were added."""
+        ...
+
+    def message(self, place: int) -> Message | None:
+        """One of them; None if it cannot be read."""
+        ...
 
 
 class Story:
     """The messages in their order; the database is read once for the plan and once more to tell it."""
 
-    def __init__(self, facts: Facts, db: Database | None):
-        """Work out what belongs where; nothing of the database is held but ids and digests."""
+    def __init__(self, facts: Facts, db: Rows | None, in_use: bool = False):
+        """Work out what belongs where; nothing of the database is held but ids and digests.
+
+        `in_use`: as the web UI would show it, without the rows that a compaction put away.
+        """
         self.facts = facts
+        self.in_use = in_use
         self.undone = 0  # rows that the user took back
         self.lost_rows = 0  # rows that cannot be read
         self.only_rows = 0  # said in the database and not in the sidecar
+        self.only_live = 0  # said in the sidecar and in no other store
         self.only_backup = 0  # said in the backup and not in the sidecar
         self.repeats = 0  # partial answers in the sidecar directly behind one that says the same
         self.results: Counter[str] = Counter()  # for each call, how many results will come
@@ -35,6 +52,7 @@ class Story:
         self._taken_back: dict[int, int] = {}  # rows gone in front of a row that is told; -1: at the end
         self._plan = merge.Plan({}, {})
         self._pairs: dict[int, int] = {}  # places among the rows: in the sidecar
+        self._lost: set[int] = set()  # messages (by identity) that only the backup has
         if not facts.deleted:
             self._side = self._sidecars()
             self._plan_rows()
@@ -47,10 +65,26 @@ class Story:
                 yield gone
             message = self._db.message(row) if self._db is not None else None
             if message is not None:
-                yield self._completed(message, place)
+                yield _completed(message, self._twin(place))
             yield from self._sides(place)
         if gone := self._taken_back.get(-1):
             yield gone
+
+    def copies(self) -> Iterator[tuple[Message | None, Message | None]]:
+        """Every message once: its row, and its copy in a sidecar or backup; one of them may be missing."""
+        for side in self._sides(-1):
+            yield None, side
+        for place, row in enumerate(self._rows):
+            message = self._db.message(row) if self._db is not None else None
+            twin = self._twin(place)
+            if message is not None or twin is not None:
+                yield message, twin
+            for side in self._sides(place):
+                yield None, side
+
+    def has_messages(self) -> bool:
+        """Whether any copy has one."""
+        return bool(self._rows or self._side)
 
     def open_turns(self, prompts: dict[str, list[float | None]]) -> Iterator[tuple[journal.Turn, bool]]:
         """Turns that were asked for and never settled, and whether their prompt is among `prompts`.
@@ -77,11 +111,16 @@ class Story:
         if not facts.backup.usable or facts.why_shorter:
             return live
         backup = found_facts.messages(facts.backup, "backup")
+        if self.in_use and (until := intent.kept_until(facts.live, facts.backup)) is not None:
+            # The backup was made when the rest was taken away: all that came later is the sidecar's.
+            backup = [message for message in backup if message.at is None or message.at <= until]
         if facts.live.state == "absent":
             return backup
         plan = merge.plan(_items(backup), _items(live))
         old_to_new = {theirs: mine for mine, theirs in plan.pairs.items()}
-        self.only_backup = len([n for n, m in enumerate(backup) if n not in old_to_new and not m.marker])
+        lost = [m for n, m in enumerate(backup) if n not in old_to_new and not m.marker]
+        self.only_backup = len(lost)
+        self._lost = {id(m) for m in lost}
         merged = [live[n] for n in plan.after.get(-1, ())]
         for place, message in enumerate(backup):
             merged.append(live[old_to_new[place]] if place in old_to_new else message)
@@ -95,6 +134,7 @@ class Story:
         gone: list[tuple[int, int]] = []  # place among the rows that are left, row
         spoken: list[bool] = []
         results: list[str | None] = []
+        undone: list[merge.Item] = []
         if self._db is not None and self.facts.header is not None:
             for row in self._db.places(self.facts.native_id):
                 message = self._db.message(row)
@@ -103,24 +143,26 @@ class Story:
                     continue
                 if message.undone:
                     gone.append((len(rows), row))
+                    undone.append(_item(message))
+                    continue
+                if self.in_use and message.compacted:
                     continue
                 if message.summary:
                     summaries.append(len(rows))
                 rows.append(row)
-                items.append(merge.Item(message.key, message.at))
+                items.append(_item(message))
                 spoken.append(not message.summary)
                 results.append(message.result_of if message.role == "tool" else None)
-        again = merge.copies([item.key for item in items], summaries)
-        span = intent.cut(self.facts.live)
-        side = _items(self._side)
+        again = set() if self.in_use else merge.copies([item.key for item in items], summaries)
         left = [n for n in range(len(rows)) if n not in again]
+        self._leave_out(undone, [items[n] for n in left])
+        side = _items(self._side)
         plan = merge.plan([items[n] for n in left], side)
         shared = set(plan.pairs.values())
-        if span is not None:
-            cut = [n for place, n in enumerate(left) if place not in shared and _is_inside(items[n].at, span)]
-            gone += [(n, rows[n]) for n in cut]
-            dropped = set(cut)
-            left = [n for n in left if n not in dropped]
+        alone = [n for place, n in enumerate(left) if place not in shared]
+        if cut := {alone[n] for n in self._taken_away([items[n] for n in alone])}:
+            gone += [(n, rows[n]) for n in sorted(cut)]
+            left = [n for n in left if n not in cut]
             plan = merge.plan([items[n] for n in left], side)
             shared = set(plan.pairs.values())
         self._rows = [rows[n] for n in left]
@@ -130,28 +172,69 @@ class Story:
             at = bisect_left(left, place)
             following = rows[left[at]] if at < len(left) else -1
             self._taken_back[following] = self._taken_back.get(following, 0) + 1
-        self.only_rows = len([n for place, n in enumerate(left) if place not in shared and spoken[n]])
-        self.results.update(result for n in left if (result := results[n]))
-        alone = [n for places in plan.after.values() for n in places]
-        self.results.update(self._side[n].result_of or "" for n in alone if self._side[n].role == "tool")
         self._pairs = {theirs: mine for mine, theirs in plan.pairs.items()}
+        self._count(left, spoken)
+        self.results.update(result for n in left if (result := results[n]))
+        only = [n for places in plan.after.values() for n in places]
+        mine = [self._side[n] for n in only if id(self._side[n]) not in self._lost]
+        self.only_live = len([m for m in mine if not m.marker and not m.stream])
+        self.results.update(self._side[n].result_of or "" for n in only if self._side[n].role == "tool")
+
+    def _leave_out(self, undone: list[merge.Item], rows: list[merge.Item]) -> None:
+        """What only the backup has and the user took back since stays taken back."""
+        lost = [n for n, message in enumerate(self._side) if id(message) in self._lost]
+        if not self.in_use or not undone or not lost:
+            return
+        kept = set(merge.plan(rows, _items(self._side)).pairs)
+        lost = [n for n in lost if n not in kept]
+        found = merge.plan(undone, [_item(self._side[n]) for n in lost]).pairs
+        back = {lost[n] for n in found}
+        self.only_backup -= len(back)
+        self._side = [message for n, message in enumerate(self._side) if n not in back]
+
+    def _taken_away(self, items: list[merge.Item]) -> set[int]:
+        """Which of these rows, that no sidecar has, somebody meant to take away."""
+        facts, found = self.facts, set()
+        if (span := intent.cut(facts.live)) is not None:
+            found = {n for n, item in enumerate(items) if _is_inside(item.at, span)}
+        if self.in_use and (until := intent.compressed_until(facts.live)) is not None:
+            found |= {n for n, item in enumerate(items) if item.at is not None and item.at <= until}
+        if facts.why_shorter == "undo" or (facts.why_shorter and self.in_use):
+            live = found_facts.messages(facts.live, "sidecar")
+            backup = _items(found_facts.messages(facts.backup, "backup"))
+            kept = set(merge.plan(backup, _items(live)).pairs.values())
+            gone = [item for n, item in enumerate(backup) if n not in kept]
+            found |= set(merge.plan(items, gone).pairs.values())
+        return found
+
+    def _count(self, left: list[int], spoken: list[bool]) -> None:
+        """What only one store has; a torn backup is no copy that can be counted on."""
+        torn = self.facts.backup.state != "whole"
+        for place, n in enumerate(left):
+            twin = self._twin(place)
+            lent = twin is not None and torn and id(twin) in self._lost
+            self.only_backup -= lent
+            self.only_rows += (twin is None or lent) and spoken[n]
 
     def _sides(self, place: int) -> Iterator[Message]:
         for n in self._plan.after.get(place, ()):
             yield self._side[n]
 
-    def _completed(self, message: Message, place: int) -> Message:
-        """A row, with what only the sidecar's copy of it tells."""
+    def _twin(self, place: int) -> Message | None:
         mine = self._pairs.get(place)
-        if mine is None:
-            return message
-        twin = self._side[mine]
-        return msgspec.structs.replace(
-            message,
-            thinking=message.thinking or twin.thinking,
-            calls=message.calls or twin.calls,
-            marker=message.marker or twin.marker,
-        )
+        return None if mine is None else self._side[mine]
+
+
+def _completed(message: Message, twin: Message | None) -> Message:
+    """A row, with what only the sidecar's copy of it tells."""
+    if twin is None:
+        return message
+    return msgspec.structs.replace(
+        message,
+        thinking=message.thinking or twin.thinking,
+        calls=message.calls or twin.calls,
+        marker=message.marker or twin.marker,
+    )
 
 
 def _was_said(turn: journal.Turn, prompts: dict[str, list[float | None]]) -> bool:
@@ -163,7 +246,11 @@ def _was_said(turn: journal.Turn, prompts: dict[str, list[float | None]]) -> boo
 
 
 def _items(messages: list[Message]) -> list[merge.Item]:
-    return [merge.Item(message.key, message.at) for message in messages]
+    return [_item(message) for message in messages]
+
+
+def _item(message: Message) -> merge.Item:
+    return merge.Item(message.key, message.at, message.weak, has_ids(message))
 
 
 def _is_inside(at: float | None, span: tuple[float, float]) -> bool:

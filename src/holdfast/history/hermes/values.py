@@ -44,6 +44,15 @@ def text(given: Any) -> str:
     return value
 
 
+def whole(given: str) -> str:
+    """A text in which halves of characters are joined, and marked where the other half is nowhere."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return given.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return given
+
+
 def word(value: Any) -> str:
     """An id or a name; empty if it is none."""
     if type(value) is int:

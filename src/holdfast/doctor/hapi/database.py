@@ -1,0 +1,159 @@
+"""A hapi database, row by row: every schema from the first on, whatever columns it has yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import apsw
+import msgspec
+
+from holdfast.history import snapshot
+
+NEWEST = 26  # the last schema that we know
+BIG = 256 << 20  # bytes; a database at rest of this size is read where it is, and not copied
+
+_SESSION = ("namespace", "created_at", "updated_at", "metadata_version", "seq", "active_at", "tag")
+_MESSAGE = ("created_at", "local_id", "invoked_at", "scheduled_at")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One session's row."""
+
+    rowid: int
+    id: str
+    metadata: bytes | None
+    version: Any  # of the metadata
+    seq: Any
+    created_at: int
+    updated_at: int
+    active_at: int
+    tag: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message's row."""
+
+    seq: int
+    content: bytes
+    created_at: int
+    local_id: str | None  # of a prompt that waited in hapi's queue; older ones do not tell
+    invoked_at: int | None
+    scheduled_at: int | None
+
+
+class Database:
+    """One consistent state of a hapi database, to be read."""
+
+    def __init__(self, db: apsw.Connection):
+        self._db = db
+        self.version = int(db.execute("pragma user_version").get)
+        self.tables = {
+            str(name) for (name,) in db.execute("select name from sqlite_schema where type = 'table'")
+        }
+        self._columns = {name: self._names(name) for name in ("sessions", "messages")}
+        self._stamped = "invoked_at" in self._columns["messages"]
+
+    def problems(self) -> list[str]:
+        """What SQLite says against the file, at most three things."""
+        return [str(row[0]) for row in self._db.execute("pragma quick_check(3)") if row[0] != "ok"]
+
+    def count(self) -> int:
+        """How many sessions there are."""
+        return int(self._db.execute("select count(*) from sessions").get)
+
+    def sessions(self) -> Iterator[Row]:
+        """All, in the order of the file."""
+        shown = ", ".join(self._or_null("sessions", name) for name in _SESSION)
+        sql = f"select rowid, cast(id as blob), cast(metadata as blob), {shown} from sessions order by rowid"
+        for rowid, name, metadata, _, created, updated, version, seq, active, tag in self._db.execute(sql):
+            yield Row(
+                rowid=rowid,
+                id=_said(name) or f"row {rowid}",
+                metadata=metadata,
+                version=version,
+                seq=seq,
+                created_at=_number(created),
+                updated_at=_number(updated),
+                active_at=_number(active),
+                tag=_said(tag),
+            )
+
+    def messages(self, row: Row) -> Iterator[Message]:
+        """A session's, in the order in which hapi shows them."""
+        shown = ", ".join(self._or_null("messages", name) for name in _MESSAGE)
+        place = "coalesce(invoked_at, created_at), seq" if self._stamped else "seq"
+        sql = (
+            f"select seq, cast(content as blob), {shown} from messages"
+            f" where session_id = (select id from sessions where rowid = ?) order by {place}"
+        )
+        for seq, content, created, local, invoked, scheduled in self._db.execute(sql, (row.rowid,)):
+            yield Message(
+                _number(seq),
+                content or b"",
+                _number(created),
+                _said(local) if self._stamped else None,
+                None if invoked is None else _number(invoked),
+                None if scheduled is None else _number(scheduled),
+            )
+
+    def message_count(self) -> int:
+        """How many messages there are."""
+        return int(self._db.execute("select count(*) from messages").get)
+
+    def orphans(self) -> list[tuple[str, int]]:
+        """Sessions that are named by messages and are not there, and how many messages each has."""
+        sql = (
+            "select cast(session_id as blob), count(*) from messages"
+            " where session_id not in (select id from sessions where id is not null) group by session_id"
+        )
+        return [(_said(name) or "?", count) for name, count in self._db.execute(sql)]
+
+    def has(self, session: str) -> bool:
+        """Whether there is a session of that id."""
+        return self._db.execute("select 1 from sessions where id = ?", (session,)).get is not None
+
+    def _names(self, table: str) -> frozenset[str]:
+        return frozenset(str(row[1]) for row in self._db.execute(f"pragma table_info({table})"))
+
+    def _or_null(self, table: str, column: str) -> str:
+        if column not in self._columns[table]:
+            return "null"
+        return f"cast({column} as blob)" if column in ("tag", "local_id", "namespace") else column
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Database]:
+    """The database as it is now; nothing beside it is made or changed. apsw.Error if it is none."""
+    with ExitStack() as held:
+        if _at_rest(path):
+            db = apsw.Connection(f"file:{_quoted(path)}?immutable=1&mode=ro", flags=_READ)
+        else:
+            db = snapshot.open_copy(held.enter_context(snapshot.snapshot(path)))
+        held.callback(db.close)
+        yield Database(db)
+
+
+_READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+
+
+def _at_rest(path: str) -> bool:
+    """Whether it is large, and its one file is all there is of it."""
+    beside = sum(os.path.getsize(path + e) for e in ("-wal", "-journal") if os.path.exists(path + e))
+    return beside == 0 and os.path.getsize(path) >= BIG
+
+
+def _quoted(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _said(value: Any) -> str | None:
+    if value is None:
+        return None
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and abs(value) < 1 << 60 else 0

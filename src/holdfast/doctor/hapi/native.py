@@ -1,0 +1,102 @@
+"""Looking for a session's conversation in the agents' own stores on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+import apsw
+
+from holdfast import clock, errors
+from holdfast.agents.registry import Registry
+from holdfast.doctor.hapi.flavor import FLAVORS, PROTOCOL
+from holdfast.doctor.hapi.judge import Candidate, Session
+from holdfast.history.reader import Place, Reader
+
+EARLIER_S = 300.0  # clocks and slow starts: a store may have been written this long before the first message
+MOST_TEXT = 4000  # characters of a prompt that are compared
+
+_UNREADABLE = (errors.HoldfastError, OSError, apsw.Error, ValueError)
+
+
+class NativeStores:
+    """The agents' own stores, as the user of this process has them."""
+
+    def __init__(self, env: Mapping[str, str]):
+        self._env = env
+        self._registry = Registry()
+        self._readers: dict[str, Reader] = {}
+
+    def conversations(self, session: Session) -> list[Candidate]:
+        """Those of the session's agent that were held in its folder and have all its prompts."""
+        flavor, path = FLAVORS.get(session.flavor or ""), session.metadata.string("path")
+        prompts = [text.strip()[:MOST_TEXT] for text in session.story.prompts if text.strip()]
+        if flavor is None or flavor.agent is None or flavor.token is None or path is None or not prompts:
+            return []
+        found = {}
+        for place in self._places(flavor.agent, session, path):
+            if self._tells(flavor.agent, place, prompts):
+                keys = {flavor.token: place.native_id}
+                if protocol := self._protocol(place):
+                    keys[PROTOCOL] = protocol
+                found[tuple(keys.items())] = Candidate(keys, "native store", place.path)
+        return list(found.values())
+
+    def protocols(self, session: Session) -> list[Candidate]:
+        """For a Cursor id without its protocol: what the store that has it says."""
+        if session.token is None:
+            return []
+        found = {}
+        for root in self._roots("cursor", session):
+            try:
+                places = self._reader("cursor").find(root, session.token)
+            except _UNREADABLE:
+                continue
+            for place in places:
+                if protocol := self._protocol(place):
+                    found[protocol] = Candidate({PROTOCOL: protocol}, "native store", place.path)
+        return list(found.values())
+
+    def _places(self, agent: str, session: Session, path: str) -> Iterator[Place]:
+        first = (session.story.first_at or session.row.created_at) / 1000 - EARLIER_S
+        for root in self._roots(agent, session):
+            try:
+                for place in self._reader(agent).sessions(root, path):
+                    if place.updated_at is None or clock.parse(place.updated_at) >= first:
+                        yield place
+            except _UNREADABLE:
+                continue
+
+    def _tells(self, agent: str, place: Place, prompts: list[str]) -> bool:
+        """Whether a conversation has these prompts, each somewhere in what its user said."""
+        missing = set(prompts)
+        try:
+            for event in self._reader(agent).events(place):
+                if event.kind == "user":
+                    said = str(event.body.get("text", ""))
+                    missing = {text for text in missing if text not in said}
+                    if not missing:
+                        return True
+        except _UNREADABLE:
+            return False
+        return False
+
+    def _protocol(self, place: Place) -> str | None:
+        if place.agent != "cursor":
+            return None
+        return self._registry.get(place.agent).protocol_of(place.form)
+
+    def _roots(self, agent: str, session: Session) -> list[str]:
+        """The store of the user who looks, and of the one whom the session names."""
+        homes = [dict(self._env)]
+        if told := session.metadata.string("homeDir"):
+            homes.append({"HOME": told})
+        roots = dict.fromkeys(self._reader(agent).root(env) for env in homes)
+        return [root for root in roots if os.path.exists(root)]
+
+    def _reader(self, agent: str) -> Reader:
+        if agent not in self._readers:
+            history = self._registry.get(agent).history
+            assert history is not None
+            self._readers[agent] = history()
+        return self._readers[agent]

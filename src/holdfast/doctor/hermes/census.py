@@ -1,0 +1,59 @@
+"""The web UI's folder, listed once: with ten thousand sessions nobody lists it for each of them."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from functools import cached_property
+
+from holdfast.history.hermes.layout import RUNS, TURNS, Layout, session_id
+
+
+class Census(Layout):
+    """A layout whose names were read at one moment."""
+
+    @cached_property
+    def listed(self) -> list[str]:
+        """The names in the folder of sessions."""
+        return super().names()
+
+    def names(self) -> list[str]:
+        """The same."""
+        return self.listed
+
+    @cached_property
+    def shards(self) -> dict[str, list[str]]:
+        """The turn journals of each session."""
+        found: dict[str, list[str]] = defaultdict(list)
+        if self.folder is not None:
+            folder = os.path.join(self.folder, TURNS)
+            for name in _names(folder):
+                if name.endswith(".jsonl"):
+                    own = name[: -len(".jsonl")].rpartition("~")[0] or name[: -len(".jsonl")]
+                    found[own].append(os.path.join(folder, name))
+        return dict(found)
+
+    @cached_property
+    def with_runs(self) -> frozenset[str]:
+        """The sessions that have run journals."""
+        return frozenset(_names(os.path.join(self.folder, RUNS)) if self.folder is not None else ())
+
+    def turn_journals(self, native_id: str) -> list[str]:
+        """The shards of its turn journal."""
+        return self.shards.get(native_id, [])
+
+    def run_journals(self, native_id: str) -> list[str]:
+        """Its run journals."""
+        return super().run_journals(native_id) if native_id in self.with_runs else []
+
+    def sessions(self) -> set[str]:
+        """The sessions that have a file of any kind here."""
+        files = {own for name in self.listed if (own := session_id(name)) is not None}
+        return files | {own for own in self.shards if self.sidecar(own) is not None}
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # none, or not for us
+        return []

@@ -1,0 +1,82 @@
+"""Making the chart of a session: everything that there is of it, read and nothing said about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from holdfast.doctor.hermes.census import Census
+from holdfast.doctor.hermes.chart import Chart
+from holdfast.history.hermes import facts as found_facts
+from holdfast.history.hermes import home, journal, sidecar, values
+from holdfast.history.hermes.database import NEWEST, Database
+from holdfast.history.hermes.facts import Facts, gather
+
+
+class Charting:
+    """The stores of one install, open for reading."""
+
+    def __init__(self, layout: Census, opened: Iterable[tuple[str, Database | None, str]], now: float):
+        self.layout = layout
+        self.opened = list(opened)
+        self.now = now
+        self._usable = [db for _, db, _ in self.opened if db is not None and _is_known(db)]
+        self._deleted = found_facts.deleted_ids(layout)
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The sessions that a database has a row of."""
+        return frozenset(header.id for db in self._usable for header in db.headers())
+
+    def ids(self) -> list[str]:
+        """Every session that may be the web UI's: it has a file here, or a row says so."""
+        rows = {
+            header.id
+            for db in self._usable
+            for header in db.headers()
+            if header.word("source") == "webui" and self.layout.sidecar(header.id) is not None
+        }
+        return sorted(rows | self.layout.sessions())
+
+    def chart(self, native_id: str) -> Chart:
+        """Everything that there is of a session."""
+        db = next((db for db in self._usable if db.header(native_id) is not None), None)
+        facts = gather(self.layout, native_id, db, self._deleted)
+        facts.unknown_schema = len(self._usable) < len(self.opened)
+        facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
+        facts.torn_runs = self._torn_runs(facts)
+        rows = [db.message(place) for place in db.places(native_id)] if db is not None else []
+        return Chart(
+            facts=facts,
+            rows=[row for row in rows if row is not None],
+            entry=self._entries.get(native_id, {}),
+            has_child=facts.pending is not None and native_id in self._parents,
+            now=self.now,
+        )
+
+    def _torn_runs(self, facts: Facts) -> int:
+        torn = 0
+        for path in self.layout.run_journals(facts.native_id):
+            if os.path.basename(path)[: -len(".jsonl")] not in facts.runs:
+                torn += sum(record is None for record in journal.records(path))
+        return torn
+
+    @cached_property
+    def _entries(self) -> dict[str, dict[str, Any]]:
+        listed = home.entries(self.layout) if self.layout.folder is not None else None
+        told = [one for one in listed or () if isinstance(one, dict)]
+        return {own: one for one in told if (own := values.word(one.get("session_id")))}
+
+    @cached_property
+    def _parents(self) -> frozenset[str]:
+        """The sessions that another one goes on from; read only if it matters."""
+        paths = [self.layout.sidecar(own) for own in self.layout.sessions()]
+        heads = (sidecar.load(path).head for path in paths if path is not None)
+        return frozenset(parent for head in heads if (parent := values.word(head.get("parent_session_id"))))
+
+
+def _is_known(db: Database) -> bool:
+    version = db.version()
+    return db.readable and (version is None or version <= NEWEST)

@@ -1,0 +1,230 @@
+"""One install of Hermes: its sessions looked at one by one, then its folder as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.doctor.finding import Diagnosis, Finding, Progress
+from holdfast.doctor.hermes import actions, index, litter, running
+from holdfast.doctor.hermes.census import Census
+from holdfast.doctor.hermes.charting import Charting
+from holdfast.doctor.hermes.mending import remedy
+from holdfast.doctor.hermes.symptoms import part
+from holdfast.doctor.mark import mark
+from holdfast.doctor.step import FileStep
+from holdfast.history.hermes import home, sidecar, values
+from holdfast.history.hermes.database import NEWEST, Database, Databases
+from holdfast.history.hermes.layout import INDEX
+from holdfast.history.hermes.sidecar import State
+from holdfast.history.reader import Problem
+
+EVERY = 20  # sessions between two words about how far it has come
+
+
+class HermesInstall:
+    """A home of Hermes, the web UI's state folder in it, or its folder of sessions."""
+
+    target = "hermes"
+
+    def __init__(self, path: str, env: Mapping[str, str]):
+        layout = Census(path)
+        if layout.folder is None or (not os.path.isdir(layout.folder) and not layout.databases()):
+            raise errors.NotFound(
+                f"there is no Hermes at {path}", hint="give its home, which has state.db or webui in it"
+            )
+        self._root = path
+        self.path = os.path.realpath(layout.home or layout.folder)
+        self._databases = Databases()
+        self._held = ExitStack()
+        self._charting: Charting | None = None
+
+    def look(self, progress: Progress | None = None) -> Diagnosis:
+        """All findings and the steps that would mend them; nothing is changed by it, nor any time."""
+        found = _Look(self._open(), self)
+        found.stores()
+        found.sessions(progress)
+        found.folder()
+        state = hashlib.sha256(msgspec.json.encode(sorted(found.charting.layout.listed))).hexdigest()
+        return Diagnosis(
+            target=self.target, path=self.path, findings=found.findings, steps=found.steps, state=state
+        )
+
+    def running(self) -> list[str]:
+        """For each sign that the program runs on these files, one sentence that says how it is known."""
+        return running.signs(Census(self._root))
+
+    def mended(self, native_id: str, wanted: str) -> bytes:
+        """What that session's sidecar should hold; PlanChanged if that is not what was planned."""
+        charting = self._charting or self._open()
+        data = remedy(charting.chart(native_id)).data
+        if data is None or _digest(data) != wanted:
+            raise errors.PlanChanged(f"session {native_id} has changed since; nothing was done")
+        return data
+
+    def _open(self) -> Charting:
+        """Everything as it is now; kept, because the steps of a plan are worked out again one by one."""
+        self._held.close()
+        layout = Census(self._root)
+        opened: list[tuple[str, Database | None, str]] = []
+        for path in layout.databases():
+            db, why = self._held.enter_context(self._databases.reading(path, full=True))
+            opened.append((path, db, why))
+        self._charting = Charting(layout, opened, time.time())
+        return self._charting
+
+    def damage(self, db: Database) -> list[str]:
+        """What SQLite says against a database."""
+        return self._databases.check(db)
+
+
+class _Look:
+    """Findings and steps while they are gathered."""
+
+    def __init__(self, charting: Charting, install: HermesInstall):
+        self.findings: list[Finding] = []
+        self.steps: list[FileStep] = []
+        self.charting = charting
+        self._install = install
+        self._states: dict[str, State] = {}
+        self._misnamed: dict[str, str] = {}
+        self._changed: dict[str, bytes] = {}  # sessions that get other bytes, and what the index says then
+
+    def stores(self) -> None:
+        """Databases that cannot be read, or are of a kind that nobody knows."""
+        for path, db, why in self.charting.opened:
+            name = os.path.relpath(path, self._install.path)
+            if db is None:
+                self._tell(Problem("store_damaged", f"it cannot be read: {why}", {"path": path}), name)
+            elif not db.readable:
+                text = "it has not the tables of hermes-agent; nothing is taken from it"
+                self._tell(Problem("schema_unknown", text, {"path": path}), name)
+            elif (version := db.version()) is not None and version > NEWEST:
+                text = (
+                    f"its schema {version} is newer than the known ones ({NEWEST}); nothing is taken from it"
+                )
+                self._tell(Problem("schema_unknown", text, {"path": path, "version": version}), name)
+            elif said := self._install.damage(db):
+                self._tell(Problem("store_damaged", "SQLite says that it is damaged", {"said": said}), name)
+
+    def sessions(self, progress: Progress | None) -> None:
+        """Each session by itself; only what is wrong with it is kept."""
+        ids = self.charting.ids()
+        for number, own in enumerate(ids):
+            if progress is not None and number % EVERY == 0:
+                progress(number, len(ids), own)
+            self._session(own)
+        if progress is not None:
+            progress(len(ids), len(ids), "")
+
+    def folder(self) -> None:
+        """The index, files that are no sessions, and what crashes left."""
+        layout, known = self.charting.layout, self.charting.known
+        listed = home.entries(layout) if INDEX in layout.listed else []
+        gone: list[str] = []
+        mended: list[str] = []
+        fresh = dict.fromkeys(self._changed)
+        for problem in home.judged(layout.listed, self._states, self._misnamed, listed, known):
+            if problem.code == "foreign_file":
+                for name in problem.evidence["names"]:
+                    self._tell(Problem(problem.code, "it is no session of the web UI", {"name": name}), name)
+            elif problem.code == "tmp_litter":
+                self._litter(problem)
+            else:
+                mended.append(self._tell(problem, INDEX, actions.ACTIONS[problem.code]))
+                gone += problem.evidence.get("ghosts", [])
+                whole = [own for own, state in self._states.items() if state == "whole"]
+                fresh |= dict.fromkeys(problem.evidence.get("missing", whole))
+        if fresh or gone:
+            self._index(listed or [], gone, [own for own in fresh if own not in self._misnamed], mended)
+
+    def _session(self, own: str) -> None:
+        chart = self.charting.chart(own)
+        live = chart.facts.live
+        if live.state != "absent":
+            self._states[own] = live.state
+            if (other := home.other_id(live, own)) is not None:
+                self._misnamed[own] = other
+        found = remedy(chart)
+        ids = []
+        for problem in found.found:
+            done = (problem.code, part(problem)) in found.mended
+            told = self._tell(problem, own, actions.ACTIONS.get(problem.code) if done else None)
+            ids += [told] if done else []
+        if found.data is not None:
+            digest = _digest(found.data)
+            content = partial(self._install.mended, own, digest)
+            self._put(live.path, content, ids, digest)
+            after = index.entry(own, sidecar.read(live.path, found.data))
+            self._changed[own] = index.encode(after)
+
+    def _litter(self, problem: Problem) -> None:
+        layout = self.charting.layout
+        assert layout.folder is not None
+        names = problem.evidence["names"]
+        spare = []
+        for name in names:
+            own = litter.session_of(name)
+            path = os.path.join(layout.folder, name)
+            if litter.is_spare(path, self.charting.chart(own) if own else None):
+                spare.append(path)
+        action = actions.ACTIONS["tmp_litter"] if spare else None
+        told = self._tell(problem, f"{os.path.basename(layout.folder)}/", action)
+        for path in spare:
+            self.steps.append(FileStep(path=path, before=mark(path), content=None, findings=(told,)))
+
+    def _index(self, listed: list[object], gone: list[str], fresh: list[str], mended: list[str]) -> None:
+        layout = self.charting.layout
+        assert layout.folder is not None
+        path = os.path.join(layout.folder, INDEX)
+        data = partial(index.rebuilt, listed, gone, fresh, self._entry)
+        digest = _digest(data())
+        if (before := mark(path)) is None or before.sha256 != digest:
+            self._put(path, data, mended, digest)
+
+    def _entry(self, own: str) -> dict[str, Any] | None:
+        """What the index will say of a session."""
+        if own in self._changed:
+            made: dict[str, Any] = json.loads(self._changed[own])
+            return made
+        path = self.charting.layout.sidecar(own)
+        side = sidecar.load(path) if path is not None else None
+        return index.entry(own, side) if side is not None and side.state == "whole" else None
+
+    def _put(self, path: str, content: Callable[[], bytes], ids: list[str], digest: str) -> None:
+        before = mark(path)
+        self.steps.append(
+            FileStep(path=path, before=before, content=content, findings=tuple(ids), says=digest)
+        )
+
+    def _tell(self, problem: Problem, subject: str, action: str | None = None) -> str:
+        finding = Finding(
+            code=problem.code,
+            subject=subject,
+            text=problem.text,
+            action=action,
+            evidence=_storable(problem.evidence),
+            part=part(problem),
+        )
+        self.findings.append(finding)
+        return finding.id
+
+
+def _storable(evidence: dict[str, object]) -> dict[str, object]:
+    return {
+        name: values.whole(value) if isinstance(value, str) else values.storable(value)
+        for name, value in evidence.items()
+    }
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,68 @@
+"""What is wrong with a session: a pure judgement of its chart, in the words of the findings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.doctor.hermes.chart import Chart
+from holdfast.history.hermes import judge
+from holdfast.history.hermes.message import read
+from holdfast.history.hermes.sidecar import Sidecar
+from holdfast.history.reader import Problem
+
+
+def symptoms(chart: Chart) -> list[Problem]:
+    """Everything that is not as it should be; the folder as a whole is looked at elsewhere."""
+    facts = chart.facts
+    if facts.deleted:
+        if facts.header is None and facts.backup.state == "absent":
+            return []
+        text = "it was deleted in the web UI; what is left of it stays deleted"
+        return [Problem("deleted_tombstone", text, {"database": facts.database})]
+    found = [
+        *judge.files(facts),
+        *judge.copies(facts, chart.story()),
+        *judge.streams(facts, _turns(chart), chart.now),
+        *_orphans(facts.live),
+    ]
+    foreign = any(problem.code == "foreign_file" for problem in found)  # a matter of the folder
+    return [problem for problem in found if problem.code != "run_still_open" and not foreign]
+
+
+def name(problem: Problem) -> tuple[str, str]:
+    """What tells a problem from the others of its session."""
+    return problem.code, part(problem)
+
+
+def part(problem: Problem) -> str:
+    """What tells it from others of its code."""
+    return str(problem.evidence.get("turn", "")) if problem.code == "journal_pending_turn" else ""
+
+
+def _turns(chart: Chart) -> list[Any]:
+    return [turn for turn, _ in chart.turns() if not judge.is_fresh(turn, chart.now)]
+
+
+def _orphans(live: Sidecar) -> list[Problem]:
+    if live.state != "whole":
+        return []
+    calls = orphans(live.context or live.messages)
+    if not calls:
+        return []
+    text = "results of tools whose calls are nowhere would be sent to the model, which may refuse them"
+    shown = {"calls": [call for _, call in calls[:20]], "count": len(calls)}
+    return [Problem("orphan_tool_row", text, shown)]
+
+
+def orphans(messages: list[Any]) -> list[tuple[int, str]]:
+    """The places of results whose call is not before them, and what they say they answer."""
+    called: set[str] = set()
+    found = []
+    for place, told in enumerate(messages):
+        if not isinstance(told, dict):
+            continue
+        message = read(told, "sidecar", str(place))
+        if message.role == "tool" and (not message.result_of or message.result_of not in called):
+            found.append((place, message.result_of or ""))
+        called.update(call.id for call in message.calls if call.id)
+    return found
