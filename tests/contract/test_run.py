@@ -518,13 +518,14 @@ def test_agents_are_listed(terminal: Terminal) -> None:
 
 def test_config_says_what_is_in_force_and_from_where(terminal: Terminal) -> None:
     terminal.config(
-        '[run]\nat_once = 2\n[agents.claude]\nenv = { ANTHROPIC_API_KEY = "sk-1" }\nargs = ["-x"]\n'
+        '[hub]\nport = 9999\n[run]\nat_once = 2\n[agents.claude]\nenv = { ANTHROPIC_API_KEY = "sk-1" }\nargs = ["-x"]\n'
     )
     told = {row["name"]: (row["value"], row["source"]) for row in terminal.asked("config")}
     assert told["home"] == (terminal.home.path, "$HOLDFAST_HOME")
     assert told["store"] == (terminal.home.database, "default")
     assert told["run.at_once"] == (2, terminal.home.config)
     assert told["run.permissions"] == ("ask", "default")
+    assert told["hub.port"] == (9999, terminal.home.config)
     assert told["agents.claude.args"] == (["-x"], terminal.home.config)
     assert "sk-1" not in terminal.give("config").stdout, "a key is not shown"
 
@@ -535,6 +536,7 @@ def test_config_says_what_is_in_force_and_from_where(terminal: Terminal) -> None
         ("[run]\nat_onec = 2", "[run] has no setting 'at_onec' (did you mean 'at_once'?)"),
         ("[run]\nat_once = 'x'", "run.at_once: expected `int`, got `str`"),
         ("[agents.claude]\nargs = ['a', 3]", "agents.claude.args[1]: expected `str`"),
+        ("[hub]\nprot = 1", "[hub] has no setting 'prot' (did you mean 'port'?)"),
         ("[runn]\nat_once = 2", "there is nothing called 'runn' (did you mean 'run'?)"),
         ("run = 3", "run must be a table"),
         ("[run", "is not valid TOML"),
@@ -544,6 +546,7 @@ def test_a_wrong_config_is_one_line_that_says_what_is_wrong(
     terminal: Terminal, written: str, said: str
 ) -> None:
     terminal.config(written)
-    for words in (("config",), ("run", "-a", "demo", "x")):
+    reader = ("up",) if "[hub]" in written else ("run", "-a", "demo", "x")
+    for words in (("config",), reader):
         problem = terminal.give(*words, status=2).stderr
         assert said in problem and len(problem.splitlines()) == 1

@@ -11,7 +11,10 @@ import msgspec
 
 from holdfast import config
 from holdfast.cli import options, output
+from holdfast.forge import settings as forges
 from holdfast.home import Home
+from holdfast.hub import settings as hub
+from holdfast.hub.settings import HubSettings
 from holdfast.store.location import Location
 from holdfast.work import settings
 from holdfast.work.settings import RunSettings
@@ -53,11 +56,14 @@ def _rows(home: Home, location: Location, given: argparse.Namespace) -> Iterator
     yield Row("home", home.path, "$HOLDFAST_HOME" if os.environ.get("HOLDFAST_HOME") else "default")
     yield Row("store", location.address.rpartition("@")[2], _store_source(given))
     written = config.load(home)
-    settings.read(written)
+    for check in (settings.read, hub.read, forges.read):
+        check(written)
     yield from _table("run", RunSettings(), written.get("run", {}), home)
-    for name, table in written.get("agents", {}).items():
-        for key, value in table.items():
-            yield Row(f"agents.{name}.{key}", _seen(key, value), home.config)
+    yield from _table("hub", HubSettings(), written.get("hub", {}), home)
+    for group in ("agents", "forges"):
+        for name, table in written.get(group, {}).items():
+            for key, value in table.items():
+                yield Row(f"{group}.{name}.{key}", _seen(key, value), home.config)
 
 
 def _store_source(given: argparse.Namespace) -> str:
