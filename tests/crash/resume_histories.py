@@ -62,11 +62,14 @@ class Campaign:
         await self._task(context, key, thread)
         await self._check(context, key, thread)
         if thread.token is not None and self._rng.random() < 0.6:
-            with_process = await self._edit(context, thread)
-            await self._check(context, key, thread)
-            if with_process is not None:
-                with_process.kill()
-                with_process.wait()
+            started = await self._edit(context, thread)
+            try:
+                await self._check(context, key, thread)
+            finally:
+                if started is not None:
+                    started.kill()
+                    started.wait()
+            if started is not None:
                 thread.held = thread.orphan = False
                 await self._check(context, key, thread)
 

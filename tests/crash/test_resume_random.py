@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import errors
+from holdfast.resume.rows import ROWS
 from tests.crash import run_support
 from tests.crash.children import command, environment
 from tests.crash.resume_histories import Campaign
@@ -44,3 +46,30 @@ async def test_a_thousand_histories(tmp_path: Path, number: int, monkeypatch: py
     campaign = Campaign(home, IN_ONE, seed)
     await campaign.play()
     assert {"resume", "fresh", "wait"} <= {*campaign.seen}, campaign.seen
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "last_interrupted",
+        "last_cancelled",
+        "last_failed",
+        "live_owner",
+        "tools_running",
+        "token_revoked",
+        "other_folder",
+        "store_missing",
+        "store_torn",
+        "store_unfinished",
+        "memory_gap",
+    ],
+)
+async def test_a_judge_without_a_row_is_found_out(
+    tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = run_support.made(str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
+    kept = tuple(row for row in ROWS if row.code != code)
+    monkeypatch.setattr("holdfast.resume.verdict.ROWS", kept)
+    with pytest.raises((AssertionError, errors.HoldfastError)):
+        await Campaign(home, IN_ONE, seed=1).play()
