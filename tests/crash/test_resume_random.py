@@ -38,13 +38,13 @@ def test_the_verdict_is_what_the_table_says(tmp_path: Path, number: int) -> None
 
 
 @pytest.mark.parametrize("number", range(HISTORIES // IN_ONE))
-async def test_a_thousand_histories(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thousand_histories(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = number if not TORTURE else int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
-    home = run_support.made(str(tmp_path / "home"))
-    monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
-    campaign = Campaign(home, IN_ONE, seed)
-    await campaign.play()
+    with run_support.scratch_home() as home:
+        monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
+        campaign = Campaign(home, IN_ONE, seed)
+        await campaign.play()
     assert {"resume", "fresh", "wait"} <= {*campaign.seen}, campaign.seen
 
 
@@ -64,12 +64,10 @@ async def test_a_thousand_histories(tmp_path: Path, number: int, monkeypatch: py
         "memory_gap",
     ],
 )
-async def test_a_judge_without_a_row_is_found_out(
-    tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = run_support.made(str(tmp_path / "home"))
-    monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
+async def test_a_judge_without_a_row_is_found_out(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tuple(row for row in ROWS if row.code != code)
     monkeypatch.setattr("holdfast.resume.verdict.ROWS", kept)
-    with pytest.raises((AssertionError, errors.HoldfastError)):
-        await Campaign(home, IN_ONE, seed=1).play()
+    with run_support.scratch_home() as home:
+        monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
+        with pytest.raises((AssertionError, errors.HoldfastError)):
+            await Campaign(home, IN_ONE, seed=1).play()
