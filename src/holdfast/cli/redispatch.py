@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli import background, options, output, sending
+from holdfast.cli import background, options, output
 from holdfast.cli.who import who
 from holdfast.errors import BadInput
 
@@ -23,7 +23,6 @@ def run(given: argparse.Namespace) -> int:
         raise BadInput("which tasks?", hint="--interrupted")
     home, location = options.place(given)
     made = background.start(home, location, {"wish": "again", "key": given.key}, who())
-    sending.tell_settled(made)
     if given.json:
         output.json_line(made)
         return 0

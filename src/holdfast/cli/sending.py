@@ -39,7 +39,6 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
         },
         who(),
     )
-    tell_settled(made)
     task, session = made["task"], made["session"]
     if not given.detach:
         return follow(home, location, session, task, given.json)
@@ -48,10 +47,3 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
     else:
         print(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
     return 0
-
-
-def tell_settled(made: dict[str, Any]) -> None:
-    """Say which tasks have ended while nobody watched."""
-    for one in made.get("settled", []):
-        told = f"task {one['task']} of session {one['session']} {one['status']}: {one['reason']}"
-        print(f"holdfast: while nobody watched, {output.plain(told)}", file=sys.stderr)

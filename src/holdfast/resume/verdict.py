@@ -11,7 +11,6 @@ from holdfast.resume.facts import Facts
 from holdfast.resume.rows import ROWS, SOUND, Action, Row, row_of
 from holdfast.resume.survivors import Process
 
-
 TOO_SOON = "too_soon"
 
 
