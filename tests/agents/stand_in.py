@@ -1,7 +1,8 @@
 """A program between Holdfast and an agent: `stand_in.py HOW FLAG AGENT…` is the agent while there is no FLAG.
 
-While the file FLAG is there, `dies` hands the agent what loads a conversation and kills it with that, and
-`renames` has it resume a name that is no id. Each time, FLAG gets a line more.
+While the file FLAG is there, `dies` hands the agent what loads a conversation and kills it with that,
+`hesitates` kills it when it has loaded one and would get its prompt, and `renames` has it resume a name that
+is no id. Each time, FLAG gets a line more.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ def main(how: str, flag: str, argv: list[str]) -> None:
         os.execv(argv[0], argv)
     agent = subprocess.Popen(argv, stdin=subprocess.PIPE)
     assert agent.stdin is not None
-    over_acp = not any(word in argv for word in ("--resume", "resume"))
+    loads = any(word in argv for word in ("--resume", "resume"))
     for line in sys.stdin.buffer:
+        if how == "hesitates" and loads and b'"session/prompt"' in line:
+            break
         agent.stdin.write(line)
         agent.stdin.flush()
-        if not over_acp or any(word in line for word in LOADS):
+        loads |= any(word in line for word in LOADS)
+        if how == "dies" and loads:
             break
+    if not loads:
+        agent.stdin.close()
+        sys.exit(agent.wait())
     note(flag)
     agent.kill()
     agent.wait()

@@ -36,14 +36,14 @@ def kept(lab: Lab, token: str, words: str) -> bool:
 def test_within_its_minute_and_twice_without_a_prompt(model: FakeModel) -> None:
     with laboratory("gemini", model) as lab:
         deletes(lab)
-        between = Between(lab, "dies")
+        between = Between(lab, "hesitates")
         first_words, first = dispatch(lab, scripts.ANSWER)
         before = first.ended_as("succeeded")
         session, token = before["session"], before["outcome"]["native_id"]
         name = os.path.basename(transcript(lab, before))
         assert kept(lab, token, first_words)
         between.turn_on()
-        words, _ = dispatch(lab, scripts.ANSWER)  # at once; the load kills it, so that no prompt follows
+        words, _ = dispatch(lab, scripts.ANSWER)  # at once; no prompt follows on the load
 
         until(lambda: answered(lab, words), "it is answered in another session", 180, every_s=0.5)
         log = lab.holdfast.log(session)

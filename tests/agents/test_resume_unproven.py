@@ -13,7 +13,8 @@ An agent that begins another conversation over ACP is played in tests/contract/t
 
 from __future__ import annotations
 
-from typing import Any
+import shutil
+from typing import Any, cast
 
 import pytest
 
@@ -25,8 +26,6 @@ from tests.agents.holdfast import Task
 from tests.agents.lab import Lab, laboratory
 from tests.agents.thread import dispatch, history, tokens, transcript, verdict
 
-Json = dict[str, Any]
-
 
 def codes(lab: Lab, session: str, task: Task) -> list[str]:
     """Of the notices of a task."""
@@ -37,11 +36,19 @@ def codes(lab: Lab, session: str, task: Task) -> list[str]:
     ]
 
 
+def forget(lab: Lab, path: str, token: str) -> None:
+    """Take away all that the agent has of a conversation; Kimi Code keeps more than one file of it."""
+    if lab.agent.name == "kimi":
+        shutil.rmtree(path[: path.index(token) + len(token)])
+    else:
+        damage.deleted(path)
+
+
 def test_an_id_that_the_agent_does_not_know(lab: Lab) -> None:
     _, first = dispatch(lab, scripts.ANSWER)
     before = first.ended_as("succeeded")
     session, token = before["session"], before["outcome"]["native_id"]
-    damage.deleted(transcript(lab, before))
+    forget(lab, transcript(lab, before), token)
     words, again = dispatch(lab, scripts.ANSWER, "resume", session, "--anyway")
     ended = again.ended()
     assert ended["status"] == "failed" and not (ended["outcome"] or {}).get("resumed"), ended
@@ -60,16 +67,13 @@ def test_an_agent_that_dies_while_loading(label: str, model: FakeModel) -> None:
         session, token = before["session"], before["outcome"]["native_id"]
         between.turn_on()
         words, again = dispatch(lab, scripts.ANSWER)
-        ended = again.ended_as("failed")
-        assert between.times() > 0 and ended["session"] == session
-        assert "resumed" not in codes(lab, session, again)
-        assert not lab.model.journal.scripted(words) and tokens(lab, session) == [token]
-        assert verdict(lab) == ("resume", ["sound"]), "one failure is none of the conversation's"
-        between.turn_off()
-        words, third = dispatch(lab, scripts.ANSWER)
-        after = third.ended_as("succeeded")
-        assert after["outcome"]["resumed"] and after["outcome"]["native_id"] == token
-        assert first_words in history(lab, words)[0]
+        moved = again.ended_as("cancelled")["outcome"]["moved_to"]  # the same failure twice is enough
+        assert between.times() == 2 and "resumed" not in codes(lab, session, again)
+        after = Task(lab.holdfast, moved["task"], cast(Any, None)).ended_as("succeeded")
+        assert after["session"] != session and after["outcome"]["native_id"] != token
+        (shown,) = history(lab, words)
+        assert first_words not in shown
+        assert tokens(lab, session) == [token]
 
 
 def test_a_name_that_codex_takes_for_a_new_conversation(model: FakeModel) -> None:
@@ -79,17 +83,12 @@ def test_a_name_that_codex_takes_for_a_new_conversation(model: FakeModel) -> Non
         before = first.ended_as("succeeded")
         session, token = before["session"], before["outcome"]["native_id"]
         between.turn_on()
-        for _ in range(2):
-            words, again = dispatch(lab, scripts.ANSWER)
-            ended = again.ended()
-            assert ended["session"] == session and not ended["outcome"].get("resumed"), ended
-            said = codes(lab, session, again)
-            assert "other_conversation" in said and "resumed" not in said, said
-            assert not any(
-                first_words in shown
-                for request in lab.model.journal.scripted(words)
-                for shown in request.prompts
-            )
-            assert tokens(lab, session) == [token]
+        words, again = dispatch(lab, scripts.ANSWER)
+        ended = again.ended()
+        assert ended["session"] == session and not ended["outcome"].get("resumed"), ended
+        said = codes(lab, session, again)
+        assert between.times() == 1 and "other_conversation" in said and "resumed" not in said, said
+        assert all(first_words not in shown for shown in history(lab, words)), "it remembers nothing"
+        assert tokens(lab, session) == [token]
         action, reasons = verdict(lab)
-        assert action == "fresh" and "resume_failed" in reasons, reasons
+        assert action == "fresh" and "prompt_not_in_history" in reasons, reasons

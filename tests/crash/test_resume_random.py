@@ -1,6 +1,7 @@
 """Random histories of dispatch, kill, restart, cancel and edits of the store, against an oracle.
 
-A few by default; HOLDFAST_HISTORIES (or HOLDFAST_TORTURE) sets how many threads are played.
+A thousand without agents, both sides of each run written by hand, and a few dozen with real agents that are
+really killed; HOLDFAST_TORTURE sets how many of each.
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import errors
+from holdfast.resume.rows import ROWS
+from tests.crash import run_support
 from tests.crash.children import command, environment
+from tests.crash.resume_histories import Campaign
 from tests.crash.support import TORTURE
 
 PER_HOME = 10
 ROUNDS = 4
-HISTORIES = int(os.environ.get("HOLDFAST_HISTORIES", TORTURE or 2 * PER_HOME))
+KILLED = max(PER_HOME, TORTURE or 3 * PER_HOME)
+IN_ONE = 100
+HISTORIES = max(1000, TORTURE)
 
 
-@pytest.mark.parametrize("number", range(max(1, HISTORIES // PER_HOME)))
+@pytest.mark.parametrize("number", range(KILLED // PER_HOME))
 def test_the_verdict_is_what_the_table_says(tmp_path: Path, number: int) -> None:
     seed = number if not TORTURE else int.from_bytes(os.urandom(4), "big")
     words = command("resume_campaign", tmp_path / "home", PER_HOME, ROUNDS, seed)
@@ -28,3 +35,39 @@ def test_the_verdict_is_what_the_table_says(tmp_path: Path, number: int) -> None
     assert done.returncode == 0, f"seed {seed}: {done.stderr[-8000:]}"
     seen = json.loads(done.stdout)
     assert seen["resume"] and seen["fresh"] and seen["wait"], seen
+
+
+@pytest.mark.parametrize("number", range(HISTORIES // IN_ONE))
+async def test_a_thousand_histories(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = number if not TORTURE else int.from_bytes(os.urandom(4), "big")
+    print(f"seed {seed}")
+    with run_support.scratch_home() as home:
+        monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
+        campaign = Campaign(home, IN_ONE, seed)
+        await campaign.play()
+    assert {"resume", "fresh", "wait"} <= {*campaign.seen}, campaign.seen
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "last_interrupted",
+        "last_cancelled",
+        "last_failed",
+        "live_owner",
+        "tools_running",
+        "token_revoked",
+        "other_folder",
+        "store_missing",
+        "store_torn",
+        "store_unfinished",
+        "memory_gap",
+    ],
+)
+async def test_a_judge_without_a_row_is_found_out(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tuple(row for row in ROWS if row.code != code)
+    monkeypatch.setattr("holdfast.resume.verdict.ROWS", kept)
+    with run_support.scratch_home() as home:
+        monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
+        with pytest.raises((AssertionError, errors.HoldfastError)):
+            await Campaign(home, IN_ONE, seed=1).play()

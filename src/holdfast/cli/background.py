@@ -40,9 +40,19 @@ def start(home: Home, location: Location, wish: dict[str, Any] | None, by: str) 
     if not said:
         raise HoldfastError("the worker ended before it began", hint=f"see {_log(home)}")
     answer: dict[str, Any] = json.loads(said)
+    _tell_settled(answer)
     if "error" in answer:
         raise HoldfastError.told(answer["error"], answer["exit_status"])
     return answer
+
+
+def _tell_settled(answer: dict[str, Any]) -> None:
+    """Say which tasks have ended while nobody watched, whatever became of the wish."""
+    from holdfast.cli import output
+
+    for one in answer.get("settled", []):
+        told = f"task {one['task']} of session {one['session']} {one['status']}: {one['reason']}"
+        print(f"holdfast: while nobody watched, {output.plain(told)}", file=sys.stderr)
 
 
 def see_to_it(home: Home, location: Location, by: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli import background, handing, options, output, sending
+from holdfast.cli import background, handing, options, output
 from holdfast.cli.who import who
 from holdfast.errors import BadInput
 
@@ -28,7 +28,6 @@ def run(given: argparse.Namespace) -> int:
         lambda hub: hub.redispatch(None if given.key is None else [given.key]),
         lambda: background.start(home, location, {"wish": "again", "key": given.key}, who()),
     )
-    sending.tell_settled(made)
     if given.json:
         output.json_line(made)
         return 0

@@ -44,7 +44,6 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
         return background.start(home, location, {"wish": "prompt", **wish}, who())
 
     made = here() if given.no_hub else handing.handed(home, location, lambda hub: _over(hub, wish), here)
-    tell_settled(made)
     task, session = made["task"], made["session"]
     if not given.detach:
         return follow(home, location, session, task, given.json)
@@ -68,10 +67,3 @@ def _here() -> str | None:
         return os.getcwd()
     except FileNotFoundError:
         return None
-
-
-def tell_settled(made: dict[str, Any]) -> None:
-    """Say which tasks have ended while nobody watched."""
-    for one in made.get("settled", []):
-        told = f"task {one['task']} of session {one['session']} {one['status']}: {one['reason']}"
-        print(f"holdfast: while nobody watched, {output.plain(told)}", file=sys.stderr)

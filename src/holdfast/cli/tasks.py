@@ -33,10 +33,10 @@ def run(given: argparse.Namespace) -> int:
     """Print the list."""
     home, location = options.place(given)
     if given.settle:
-        from holdfast.cli import background, sending
+        from holdfast.cli import background
         from holdfast.cli.who import who
 
-        sending.tell_settled(background.start(home, location, None, who()))
+        background.start(home, location, None, who())
 
     async def question(sql: Sql) -> list[dict[str, Any]]:
         session = await reads.resolve(sql, given.session) if given.session else ""

@@ -122,12 +122,13 @@ async def work(
     reply: Callable[[dict[str, Any]], None],
 ) -> None:
     """A worker's life: queue the wish, say so or why not, then work until nothing is left to do."""
+    settled: list[dict[str, Any]] = []
     try:
-        while await _work(home, location, env, wish, by, reply):
+        while await _work(home, location, env, wish, by, reply, settled):
             log.warning("%s was deleted or replaced; opening it again", location.address)
             wish = None  # it was queued
     except errors.HoldfastError as problem:
-        reply({"error": problem.as_json(), "exit_status": problem.exit_status})
+        reply({"error": problem.as_json(), "exit_status": problem.exit_status, "settled": settled})
         raise
 
 
@@ -138,13 +139,14 @@ async def _work(
     wish: Wish | Again | None,
     by: str,
     reply: Callable[[dict[str, Any]], None],
+    settled: list[dict[str, Any]],
 ) -> bool:
-    """Work on the database that is there; True if it was taken away meanwhile."""
+    """Work on the database that is there; True if it was taken away meanwhile. `settled`: what had ended."""
     from holdfast.work.worker import Worker
 
     async with opened(home, location, env) as context:
         worker = Worker(context)
-        settled = await worker.adopt()  # what died while nobody watched has an end before anything is judged
+        settled += await worker.adopt()  # what died while nobody watched has an end before anything is judged
         answer = await _fulfil(context, wish, by)
         serving = asyncio.create_task(worker.serve(forever=False))
         taken = asyncio.create_task(replaced(location))
