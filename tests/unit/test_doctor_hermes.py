@@ -81,7 +81,7 @@ def test_a_repair_gives_what_is_expected_and_is_undone_to_the_byte(
     seen = install.look()
     if not seen.steps:
         assert not [finding for finding in seen.findings if finding.safe]
-        assert not any("repairable" == told["class"] for told in want["sessions"].values())
+        assert not any(told["class"] == "repairable" for told in want["sessions"].values())
         return
     receipt = operation.apply(home, install, seen.fingerprint)
     assert receipt.problems == []
