@@ -198,33 +198,27 @@ def test_two_tokens_in_the_messages_are_left_to_a_person_who_may_choose(tmp_path
     assert json.loads(session(path, tmp_path / "s", K)["metadata"])["claudeSessionId"] == other
 
 
+FRESH = "/home/dev/hap/proj/fresh-claude-fgz8o"
+
+
+def put_claude_transcript(user: Path, native: str, text: str) -> None:
+    """One conversation in that user's store of Claude Code's."""
+    store = user / ".claude/projects" / FRESH.replace("/", "-")
+    store.mkdir(parents=True, exist_ok=True)
+    common = {"sessionId": native, "cwd": FRESH, "version": "2.1.0", "timestamp": "2026-11-15T22:04:43.000Z"}
+    said = {"id": "m", "role": "assistant", "content": [{"type": "text", "text": "done"}]}
+    lines: list[dict[str, Any]] = [
+        {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": text}},
+        {"type": "assistant", "uuid": "u2", "parentUuid": "u1", "message": said},
+    ]
+    (store / f"{native}.jsonl").write_text("".join(json.dumps({**common, **x}) + "\n" for x in lines))
+
+
 def test_a_token_is_found_in_the_agents_own_store(tmp_path: Path) -> None:
     path = copied("v26-mixed.db", tmp_path / "hapi")
     name, native = "d8c46382-136e-4293-b70a-4894309d50bf", "11111111-2222-4333-8444-555555555555"
-    cwd = "/home/dev/hap/proj/fresh-claude-fgz8o"
-    store = tmp_path / "user/.claude/projects" / cwd.replace("/", "-")
-    store.mkdir(parents=True)
-
-    def transcript(native: str, text: str) -> None:
-        common = {
-            "sessionId": native,
-            "cwd": cwd,
-            "version": "2.1.0",
-            "timestamp": "2026-11-15T22:04:43.000Z",
-        }
-        lines: list[dict[str, Any]] = [
-            {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": text}},
-            {
-                "type": "assistant",
-                "uuid": "u2",
-                "parentUuid": "u1",
-                "message": {"id": "m", "role": "assistant", "content": [{"type": "text", "text": "done"}]},
-            },
-        ]
-        (store / f"{native}.jsonl").write_text("".join(json.dumps({**common, **x}) + "\n" for x in lines))
-
-    transcript(native, "please do step 0")
-    transcript("99999999-2222-4333-8444-555555555555", "something else")
+    put_claude_transcript(tmp_path / "user", native, "please do step 0")
+    put_claude_transcript(tmp_path / "user", "99999999-2222-4333-8444-555555555555", "something else")
     patient = install(path, tmp_path / "user")
     found = patient.look()
     (finding,) = [f for f in found.findings if f.subject == name and f.code == "token_missing"]

@@ -35,7 +35,9 @@ def allowed(case: Case, item: Item) -> str | None:
 
 
 def give_back(case: Case, number: int, item: Item) -> None:
-    """The item's files as they were before."""
+    """The item's files as they were before; also what a run that was cut short left beside them goes."""
+    for ending in item.before:
+        files.drop(files.temp_of(item.path + ending, case.id))
     if item.kind == "database":
         give_back_database(case, number, item)
         return

@@ -9,19 +9,17 @@ from contextlib import suppress
 
 import apsw
 
-from holdfast import errors
 from holdfast.doctor import holders
 from holdfast.doctor.finding import Diagnosis, Finding, Progress
-from holdfast.doctor.hapi import alive, database, judge
-from holdfast.doctor.hapi.database import Database, Row
-from holdfast.doctor.hapi.flavor import PROTOCOL, PROTOCOLS
+from holdfast.doctor.hapi import alive, judge
 from holdfast.doctor.hapi.judge import Candidate, Session
-from holdfast.doctor.hapi.metadata import Metadata
 from holdfast.doctor.hapi.native import NativeStores
 from holdfast.doctor.hapi.story import Story
 from holdfast.doctor.step import Check, DatabaseStep, Statement
-
-NAME = "hapi.db"
+from holdfast.history.hapi import database
+from holdfast.history.hapi.database import Database, Row
+from holdfast.history.hapi.flavor import PROTOCOL, PROTOCOLS
+from holdfast.history.hapi.metadata import Metadata
 
 _SET = (
     "update sessions set metadata = ?, metadata_version = metadata_version + 1, seq = seq + 1"
@@ -36,13 +34,7 @@ class HapiInstall:
     target = "hapi"
 
     def __init__(self, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None):
-        if os.path.isdir(path):
-            path = os.path.join(path, NAME)
-        if not os.path.isfile(path):
-            raise errors.NotFound(
-                f"there is no hapi database at {path}", hint="name hapi's home, or the file"
-            )
-        self.path = os.path.realpath(path)
+        self.path = database.place_of(path)
         self._stores = NativeStores(env)
         self._chosen = chosen or {}  # session: the token that a person chose
 

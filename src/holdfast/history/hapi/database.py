@@ -10,8 +10,10 @@ from typing import Any
 import apsw
 import msgspec
 
+from holdfast import errors
 from holdfast.history import snapshot
 
+NAME = "hapi.db"
 NEWEST = 26  # the last schema that we know
 BIG = 256 << 20  # bytes; a database at rest of this size is read where it is, and not copied
 
@@ -36,6 +38,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Message(msgspec.Struct, frozen=True):
     """One message's row."""
 
+    id: str
     seq: int
     content: bytes
     created_at: int
@@ -86,11 +89,12 @@ class Database:
         shown = ", ".join(self._or_null("messages", name) for name in _MESSAGE)
         place = "coalesce(invoked_at, created_at), seq" if self._stamped else "seq"
         sql = (
-            f"select seq, cast(content as blob), {shown} from messages"
+            f"select cast(id as blob), seq, cast(content as blob), {shown} from messages"
             f" where session_id = (select id from sessions where rowid = ?) order by {place}"
         )
-        for seq, content, created, local, invoked, scheduled in self._db.execute(sql, (row.rowid,)):
+        for name, seq, content, created, local, invoked, scheduled in self._db.execute(sql, (row.rowid,)):
             yield Message(
+                _said(name) or f"seq {seq}",
                 _number(seq),
                 content or b"",
                 _number(created),
@@ -122,6 +126,16 @@ class Database:
         if column not in self._columns[table]:
             return "null"
         return f"cast({column} as blob)" if column in ("tag", "local_id", "namespace") else column
+
+
+def place_of(path: str) -> str:
+    """The database of a hapi home, or the one that is named; NotFound if there is none."""
+    path = os.path.expanduser(path)
+    if os.path.isdir(path):
+        path = os.path.join(path, NAME)
+    if not os.path.isfile(path):
+        raise errors.NotFound(f"there is no hapi database at {path}", hint="name hapi's home or the file")
+    return os.path.realpath(path)
 
 
 @contextmanager
