@@ -136,7 +136,7 @@ def test_a_deliberate_undo_stays_although_the_database_has_more(tmp_path: Path, 
     database(tmp_path, said(*"abcdef"))
     if with_backup:
         sidecar(tmp_path, said(*"abcdef"), ".json.bak")
-    mark = {"intentional_shrink_generation": MARK, "updated_at": T0 + 50}
+    mark: dict[str, Any] = {"intentional_shrink_generation": MARK, "updated_at": T0 + 50}
     sidecar(tmp_path, said(*"abcd"), truncation_watermark=T0 + 3, truncation_boundary=T0 + 3, **mark)
     sidecar_index(tmp_path)
     assert found(tmp_path) == ({"intentional_shrink": False} if with_backup else {})
@@ -162,7 +162,7 @@ def test_a_compaction_by_hand_stays(tmp_path: Path) -> None:
     database(tmp_path, said(*LETTERS))
     summary = [{"role": "user", "content": "[CONTEXT COMPACTION] x"}]
     sidecar(tmp_path, said(*LETTERS), ".json.bak")
-    head = {"compression_anchor_mode": "manual", "updated_at": T0 + 50}
+    head: dict[str, Any] = {"compression_anchor_mode": "manual", "updated_at": T0 + 50}
     sidecar(tmp_path, said(*LETTERS[:4]), context_messages=summary, **head)
     sidecar_index(tmp_path)
     assert found(tmp_path) == {"intentional_shrink": False}
@@ -279,7 +279,11 @@ def test_a_prompt_whose_later_event_lacks_it_comes_back_with_its_answer(tmp_path
 
 def test_a_turn_that_the_database_has_in_full_is_not_called_interrupted(tmp_path: Path) -> None:
     database(tmp_path, [*said(*"abcd"), *said("[Workspace::v1: /w]\nlost", "answer", start=T0 + 9)])
-    pending = {"active_stream_id": "s", "pending_user_message": "lost", "pending_started_at": T0 + 9}
+    pending: dict[str, Any] = {
+        "active_stream_id": "s",
+        "pending_user_message": "lost",
+        "pending_started_at": T0 + 9,
+    }
     sidecar(tmp_path, said(*"abcd"), **pending)
     assert found(tmp_path) == {"stale_stream": True, "live_behind_db": True}
     side = mended(tmp_path)
@@ -288,7 +292,11 @@ def test_a_turn_that_the_database_has_in_full_is_not_called_interrupted(tmp_path
 
 
 def test_a_session_that_another_goes_on_from_keeps_its_stream(tmp_path: Path) -> None:
-    pending = {"active_stream_id": "s", "pending_user_message": "p", "pending_started_at": T0 + 9}
+    pending: dict[str, Any] = {
+        "active_stream_id": "s",
+        "pending_user_message": "p",
+        "pending_started_at": T0 + 9,
+    }
     path = sidecar(tmp_path, said(*"abcd"), **pending)
     child = {"session_id": "child", "parent_session_id": SID, "messages": []}
     (path.parent / "child.json").write_text(json.dumps(child))
@@ -326,3 +334,15 @@ def test_rows_added_while_looking_do_not_matter_to_the_file(tmp_path: Path) -> N
     assert found(tmp_path) == {"missing_sidecar": True}
     assert {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)} == before
     db.close()
+
+
+def test_a_worktree_comes_along_on_import() -> None:
+    """Whichever store tells of it."""
+    from holdfast.history.hermes import HermesReader
+    from tests.unit.test_doctor_hermes import FIXTURES
+
+    (row,) = HermesReader().find(str(FIXTURES / "missing_sidecar_state_db" / "hermes-home"), "dbonly0001")
+    assert row.worktree is not None and row.worktree.branch == "hermes/hermes-1234"
+    assert row.worktree.repo_root == "/home/u/proj" and row.worktree.path == row.cwd
+    (side,) = HermesReader().find(str(FIXTURES / "worktree_session_sidecar" / "hermes-home"), "wt0003")
+    assert side.worktree is not None and side.worktree.path.endswith(side.worktree.branch.split("/")[1])

@@ -12,12 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.doctor.hermes.install import HermesInstall
+from holdfast.doctor.step import FileStep
 from holdfast.history.hermes import sidecar as sidecars
 from tests.unit.test_history_hermes_merge import SID, T0, database
 
 WORDS = st.sampled_from(["a", "b", "c", "d", "é", "x\u2028y"])
 TIMES = st.none() | st.integers(0, 40).map(lambda n: T0 + n) | st.sampled_from(["soon", -1, 1e300])
-JUNK = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.just([]) | st.just({"k": [1]})
+JUNK: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.just([]) | st.just({"k": [1]})
+)
 MESSAGE = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "assistant", "tool"]), "content": WORDS},
     optional={
@@ -118,7 +121,8 @@ def test_no_install_is_too_odd(
         assert seen.fingerprint == install.look().fingerprint
         path = folder / f"{SID}.json"
         before = sidecars.load(str(path))
-        contents = [(Path(step.path), step.content and step.content()) for step in seen.steps]
+        steps = [step for step in seen.steps if isinstance(step, FileStep)]
+        contents = [(Path(step.path), step.content and step.content()) for step in steps]
         for target, data in contents:
             assert data is not None
             target.write_bytes(data)
