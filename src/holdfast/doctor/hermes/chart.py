@@ -59,6 +59,8 @@ class Chart(msgspec.Struct, kw_only=True):
 
     def turns(self) -> list[tuple[journal.Turn, bool]]:
         """Turns that were asked for and never settled, and whether their prompt is a message already."""
+        if self.facts.pending is None and not self.facts.turns:
+            return []
         found = self.story().open_turns(self._prompts())
         return [(turn, said) for turn, said in found if not self._was_taken_back(turn)]
 
