@@ -23,7 +23,8 @@ from holdfast.history.hapi.metadata import Metadata
 
 _SET = (
     "update sessions set metadata = ?, metadata_version = metadata_version + 1, seq = seq + 1"
-    " where rowid = ? and id = ? and metadata is ? and metadata_version is ? and seq is ?"
+    " where rowid = ? and id = ? and cast(metadata as blob) is cast(? as blob)"
+    " and metadata_version is ? and seq is ?"
 )
 _NOW = "select metadata, metadata_version from sessions where id = ?"
 

@@ -101,6 +101,8 @@ def _zstd() -> Callable[[bytes], bytes]:
 
         def old(data: bytes) -> bytes:
             try:
+                if module.frame_content_size(data) > LARGEST:  # a torn header may ask for all memory there is
+                    raise Unreadable("it would be larger than any message")
                 return bytes(unpack(data, max_output_size=LARGEST))
             except module.ZstdError as problem:
                 raise Unreadable(str(problem)) from None
