@@ -19,6 +19,7 @@ class Chart(msgspec.Struct, kw_only=True):
 
     facts: Facts
     rows: list[Message] = []  # of its database, taken-back ones included
+    in_step: bool = False  # the rows, which were left out, say what the sidecar says, word for word
     entry: dict[str, Any] = {}  # what the index says of it
     has_child: bool = False  # another session goes on where it stopped
     now: float = 0.0

@@ -19,7 +19,7 @@ from holdfast.doctor.hermes import actions, index, litter, running
 from holdfast.doctor.hermes.census import Census
 from holdfast.doctor.hermes.charting import Charting
 from holdfast.doctor.hermes.mending import remedy
-from holdfast.doctor.hermes.symptoms import part
+from holdfast.doctor.hermes.symptoms import part, symptoms
 from holdfast.doctor.mark import mark
 from holdfast.doctor.step import FileStep
 from holdfast.history.hermes import home, sidecar, values
@@ -149,7 +149,9 @@ class _Look:
             self._index(listed or [], gone, [own for own in fresh if own not in self._misnamed], mended)
 
     def _session(self, own: str) -> None:
-        chart = self.charting.chart(own)
+        chart = self.charting.chart(own, full=False)
+        if chart.in_step and symptoms(chart):
+            chart = self.charting.chart(own)
         live = chart.facts.live
         if live.state != "absent":
             self._states[own] = live.state
