@@ -11,9 +11,10 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -31,6 +32,7 @@ from tests.unit.doctor_hapi import copied, files, rows
 EDITED = "edited-token-removed.db"
 WATCHED = (os.sep + os.path.join("holdfast", "doctor") + os.sep, "fsio.py")
 
+RESTORING = "restoring.py"
 LOOKING = os.sep + "hapi" + os.sep  # only reads; kills there would be most of them, and prove little
 
 
@@ -60,8 +62,8 @@ class Folder:
         return Diagnosis(target="hermes", path=self.path, findings=findings, steps=steps)
 
 
-def lines_of(job: Callable[[], object]) -> int:
-    """How many lines of ours a job runs."""
+def lines_of(job: Callable[[], object], only: str = "") -> int:
+    """How many lines of ours a job runs, or of one module."""
     count = 0
 
     def local(frame: FrameType, event: str, _: Any) -> Any:
@@ -69,7 +71,7 @@ def lines_of(job: Callable[[], object]) -> int:
         count += event == "line"
         return local
 
-    sys.settrace(lambda frame, event, _: local if _watched(frame) else None)
+    sys.settrace(lambda frame, event, _: local if _watched(frame, only) else None)
     try:
         job()
     finally:
@@ -77,7 +79,7 @@ def lines_of(job: Callable[[], object]) -> int:
     return count
 
 
-def killed_at(number: int, job: Callable[[], object]) -> bool:
+def killed_at(number: int, job: Callable[[], object], only: str = "") -> bool:
     """Run a job in a child that kills itself before that line; whether it came so far."""
     child = os.fork()
     if child == 0:
@@ -91,7 +93,7 @@ def killed_at(number: int, job: Callable[[], object]) -> bool:
                     os.kill(os.getpid(), signal.SIGKILL)
             return local
 
-        sys.settrace(lambda frame, event, _: local if _watched(frame) else None)
+        sys.settrace(lambda frame, event, _: local if _watched(frame, only) else None)
         job()
         os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -99,8 +101,10 @@ def killed_at(number: int, job: Callable[[], object]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def _watched(frame: FrameType) -> bool:
+def _watched(frame: FrameType, only: str) -> bool:
     name = frame.f_code.co_filename
+    if only:
+        return name.endswith(only)
     return any(part in name for part in WATCHED) and LOOKING not in name
 
 
@@ -144,12 +148,20 @@ def leave_in_wal(path: Path) -> None:
     assert Path(f"{path}-wal").stat().st_size > 0
 
 
-def one_round(patients: Patientry, chance: random.Random, lengths: tuple[int, int]) -> None:
+class Lengths(NamedTuple):
+    """How many lines there are to be killed at."""
+
+    apply: int
+    undo: int
+    restoring: int  # of the undo, those between which files change
+
+
+def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> None:
     """Kill an apply, look at what is there, finish it; kill an undo, finish it."""
     patient = patients.begin()
     before, old = files(patients.folder), patients.state()
     plan = patient.look().fingerprint
-    killed_at(chance.randint(1, lengths[0]), lambda: operation.apply(patients.home, patient, plan))
+    killed_at(chance.randint(1, lengths.apply), lambda: operation.apply(patients.home, patient, plan))
     now = patients.state()
     receipt = _receipt(patients.home)
     if receipt is None:
@@ -164,7 +176,8 @@ def one_round(patients: Patientry, chance: random.Random, lengths: tuple[int, in
     else:
         assert now in (old, new) and old != new
     again = receipt
-    killed_at(chance.randint(1, lengths[1]), lambda: operation.undo(patients.home, patient, again))
+    only, most = chance.choice([("", lengths.undo), (RESTORING, lengths.restoring)])
+    killed_at(chance.randint(1, most), lambda: operation.undo(patients.home, patient, again), only)
     now = patients.state()
     if patients.kind != "files":
         assert now in (old, new)
@@ -179,14 +192,18 @@ def _receipt(home: Home) -> Receipt | None:
     return found[0] if found else None
 
 
-def lengths_of(patients: Patientry) -> tuple[int, int]:
+def lengths_of(patients: Patientry) -> Lengths:
     """How many lines an apply and its undo have."""
-    patient = patients.begin()
-    plan = patient.look().fingerprint
-    apply = lines_of(lambda: operation.apply(patients.home, patient, plan))
-    receipt = _receipt(patients.home)
-    assert receipt is not None
-    return apply, lines_of(lambda: operation.undo(patients.home, patient, receipt))
+    undone = []
+    for only in ("", RESTORING):
+        patient = patients.begin()
+        plan = patient.look().fingerprint
+        apply = lines_of(partial(operation.apply, patients.home, patient, plan))
+        receipt = _receipt(patients.home)
+        assert receipt is not None
+        undo = partial(operation.undo, patients.home, patient, receipt)
+        undone.append(lines_of(undo, only))
+    return Lengths(apply, *undone)
 
 
 def main(folder: str, rounds: int, seed: int) -> None:

@@ -18,6 +18,8 @@ from holdfast import errors
 from holdfast.doctor import operation
 from holdfast.doctor.finding import Diagnosis
 from holdfast.doctor.hapi.install import HapiInstall
+from holdfast.history import snapshot
+from holdfast.history.hapi import database
 from holdfast.home import Home
 from tests.unit.doctor_hapi import CASES, SOUND, copied, expected, files, rows, session
 
@@ -287,3 +289,17 @@ def test_stuck_attempts_and_other_tokens_are_told(tmp_path: Path) -> None:
     )
     told = codes(install(path).look())[name]
     assert {"stuck_attempt", "token_other_flavor", "superseded_gone"} <= told
+
+
+def test_a_large_database_at_rest_is_read_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copied(EDITED, tmp_path)
+    want = install(path).look().fingerprint
+    monkeypatch.setattr(database, "BIG", 1)
+    monkeypatch.setattr(snapshot, "snapshot", None)  # no copy is made
+    before = files(tmp_path)
+    assert install(path).look().fingerprint == want
+    assert files(tmp_path) == before
+    with pytest.raises(errors.StoreBusy), database.opened(str(path)):
+        os.utime(path, (1, 1))

@@ -76,6 +76,8 @@ class _Looking:
             known = f"versions 1 to {database.NEWEST} are known"
             self.tell("schema_unknown", f"its schema has version {db.version}; {known}; nothing is touched")
             return
+        if self._progress is not None:
+            self._progress(0, 100, "the file as a whole")
         for problem in db.problems():
             self.tell("database_damaged", f"SQLite says of the file: {problem}", part=problem)
         count = db.count()

@@ -140,27 +140,30 @@ def place_of(path: str) -> str:
 
 @contextmanager
 def opened(path: str) -> Iterator[Database]:
-    """The database as it is now; nothing beside it is made or changed. apsw.Error if it is none."""
+    """The database as it is now; nothing beside it is made or changed. apsw.Error if it is none.
+
+    StoreBusy if one that was at rest is written meanwhile.
+    """
     with ExitStack() as held:
-        if _at_rest(path):
-            db = apsw.Connection(f"file:{_quoted(path)}?immutable=1&mode=ro", flags=_READ)
+        seen = _seen(path) if _at_rest(path) else None
+        if seen is not None:
+            db = snapshot.open_at_rest(path)
         else:
             db = snapshot.open_copy(held.enter_context(snapshot.snapshot(path)))
         held.callback(db.close)
         yield Database(db)
-
-
-_READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        if seen is not None and (seen != _seen(path) or not _at_rest(path)):
+            raise errors.StoreBusy(f"{path} was written while it was read", hint="look again")
 
 
 def _at_rest(path: str) -> bool:
     """Whether it is large, and its one file is all there is of it."""
-    beside = sum(os.path.getsize(path + e) for e in ("-wal", "-journal") if os.path.exists(path + e))
-    return beside == 0 and os.path.getsize(path) >= BIG
+    return snapshot.is_at_rest(path) and os.path.getsize(path) >= BIG
 
 
-def _quoted(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+def _seen(path: str) -> tuple[int, int, int]:
+    what = os.stat(path)
+    return what.st_ino, what.st_size, what.st_mtime_ns
 
 
 def _said(value: Any) -> str | None:
