@@ -87,6 +87,23 @@ async def test_what_doctor_self_mended_can_be_taken_back(
     assert json.loads(terminal.give("doctor", "--json").stdout)["plan"]
 
 
+@sqlite_only
+async def test_even_a_damaged_database_of_ours_comes_back_as_it_was(
+    terminal: Terminal, opener: Opener, home: Home
+) -> None:
+    store = await opener()
+    await fill(store)
+    await store.close()
+    Path(home.database).write_bytes(b"this is no database" * 1000)
+    Path(home.database + "-wal").write_bytes(b"nor is this its log" * 100)
+    before = Path(home.database).read_bytes(), Path(home.database + "-wal").read_bytes()
+    plan = json.loads(terminal.give("doctor", "--json").stdout)
+    done = json.loads(terminal.give("doctor", "--apply", plan["fingerprint"], "--json").stdout)
+    assert json.loads(terminal.give("doctor", "--json").stdout)["findings"] == []
+    terminal.give("doctor", "--undo", done["receipt"])
+    assert (Path(home.database).read_bytes(), Path(home.database + "-wal").read_bytes()) == before
+
+
 async def test_a_hapi_install_lives_on_in_holdfast(
     terminal: Terminal, opener: Opener, tmp_path: Path
 ) -> None:

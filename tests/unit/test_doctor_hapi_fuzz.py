@@ -16,7 +16,7 @@ from holdfast.doctor.hapi.install import HapiInstall
 from holdfast.history.hapi.flavor import FLAVORS
 from holdfast.history.hapi.metadata import Metadata
 from holdfast.home import Home
-from tests.unit.doctor_hapi import files
+from tests.unit.doctor_hapi import copied, files
 
 UUID = "7c1a7b1e-0000-4000-8000-00000000000a"
 TOKENS = [flavor.token for flavor in FLAVORS.values() if flavor.token]
@@ -120,3 +120,22 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
         assert not patient.look().plan
         operation.undo(home, patient, receipt)
         assert files(folder) == bytes_before
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 250_000), st.binary(min_size=1, max_size=64)), min_size=1, max_size=6)
+)
+def test_a_damaged_file_is_told_of_and_left_alone(hits: list[tuple[int, bytes]]) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        path = copied("edited-token-removed.db", Path(made))
+        data = bytearray(path.read_bytes())
+        for at, put in hits:
+            data[at : at + len(put)] = put
+        path.write_bytes(data)
+        before = files(Path(made))
+        found = HapiInstall(str(path), {"HOME": made}).look()
+        json.dumps(found.as_json())
+        assert files(Path(made)) == before
+        if any(finding.code.startswith("database_") for finding in found.findings):
+            assert not found.steps and not found.plan

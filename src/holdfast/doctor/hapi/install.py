@@ -49,7 +49,7 @@ class HapiInstall:
         try:
             with database.opened(self.path) as db:
                 looking.at(db)
-        except apsw.Error as problem:
+        except (apsw.Error, OSError, UnicodeDecodeError) as problem:
             said = " ".join(str(problem).split())
             looking.tell("database_unreadable", f"the database cannot be read on: {said}")
         return looking.diagnosis()
@@ -120,7 +120,7 @@ class _Looking:
         metadata = Metadata(row.metadata)
         try:
             story = Story(db.messages(row))
-        except apsw.Error as problem:
+        except (apsw.Error, UnicodeDecodeError) as problem:
             said = " ".join(str(problem).split())
             text = f"its messages cannot be read: {said}"
             self._findings.append(Finding(code="database_unreadable", subject=row.id, text=text))
