@@ -7,7 +7,19 @@ import asyncio
 import json
 import sys
 
-from bench import agents, append, command, heal, history, importing, reading, running, start
+from bench import (
+    agents,
+    append,
+    command,
+    doctor,
+    doctor_hermes,
+    heal,
+    history,
+    importing,
+    reading,
+    running,
+    start,
+)
 from bench.measure import Measured
 
 SUITES = {
@@ -19,6 +31,8 @@ SUITES = {
     "run": running.run,
     "history": history.run,
     "import": importing.run,
+    "doctor": doctor.run,
+    "doctor-hermes": doctor_hermes.run,
 }
 
 ON_REQUEST = {"agents": agents.run}  # they must be installed first

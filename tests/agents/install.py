@@ -56,6 +56,7 @@ PACKAGES = (
     ),
     Package("gemini", "@google/gemini-cli", "0.61.0", "@google/gemini-cli/bundle/gemini.js", "gemini"),
     Package("opencode", "opencode-ai", "1.18.33", f"opencode-linux-{ARCH}/bin/opencode", "opencode"),
+    Package("hapi", "@twsxtd/hapi", "0.30.7", f"@twsxtd/hapi-linux-{ARCH}/bin/hapi", "hapi"),
     Package("kimi", "@moonshot-ai/kimi-code", "2.1.0", "@moonshot-ai/kimi-code/dist/main.mjs", "kimi"),
 )
 

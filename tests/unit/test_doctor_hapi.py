@@ -18,6 +18,8 @@ from holdfast import errors
 from holdfast.doctor import operation
 from holdfast.doctor.finding import Diagnosis
 from holdfast.doctor.hapi.install import HapiInstall
+from holdfast.history import snapshot
+from holdfast.history.hapi import database
 from holdfast.home import Home
 from tests.unit.doctor_hapi import CASES, SOUND, copied, expected, files, rows, session
 
@@ -198,33 +200,27 @@ def test_two_tokens_in_the_messages_are_left_to_a_person_who_may_choose(tmp_path
     assert json.loads(session(path, tmp_path / "s", K)["metadata"])["claudeSessionId"] == other
 
 
+FRESH = "/home/dev/hap/proj/fresh-claude-fgz8o"
+
+
+def put_claude_transcript(user: Path, native: str, text: str) -> None:
+    """One conversation in that user's store of Claude Code's."""
+    store = user / ".claude/projects" / FRESH.replace("/", "-")
+    store.mkdir(parents=True, exist_ok=True)
+    common = {"sessionId": native, "cwd": FRESH, "version": "2.1.0", "timestamp": "2026-11-15T22:04:43.000Z"}
+    said = {"id": "m", "role": "assistant", "content": [{"type": "text", "text": "done"}]}
+    lines: list[dict[str, Any]] = [
+        {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": text}},
+        {"type": "assistant", "uuid": "u2", "parentUuid": "u1", "message": said},
+    ]
+    (store / f"{native}.jsonl").write_text("".join(json.dumps({**common, **x}) + "\n" for x in lines))
+
+
 def test_a_token_is_found_in_the_agents_own_store(tmp_path: Path) -> None:
     path = copied("v26-mixed.db", tmp_path / "hapi")
     name, native = "d8c46382-136e-4293-b70a-4894309d50bf", "11111111-2222-4333-8444-555555555555"
-    cwd = "/home/dev/hap/proj/fresh-claude-fgz8o"
-    store = tmp_path / "user/.claude/projects" / cwd.replace("/", "-")
-    store.mkdir(parents=True)
-
-    def transcript(native: str, text: str) -> None:
-        common = {
-            "sessionId": native,
-            "cwd": cwd,
-            "version": "2.1.0",
-            "timestamp": "2026-11-15T22:04:43.000Z",
-        }
-        lines: list[dict[str, Any]] = [
-            {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": text}},
-            {
-                "type": "assistant",
-                "uuid": "u2",
-                "parentUuid": "u1",
-                "message": {"id": "m", "role": "assistant", "content": [{"type": "text", "text": "done"}]},
-            },
-        ]
-        (store / f"{native}.jsonl").write_text("".join(json.dumps({**common, **x}) + "\n" for x in lines))
-
-    transcript(native, "please do step 0")
-    transcript("99999999-2222-4333-8444-555555555555", "something else")
+    put_claude_transcript(tmp_path / "user", native, "please do step 0")
+    put_claude_transcript(tmp_path / "user", "99999999-2222-4333-8444-555555555555", "something else")
     patient = install(path, tmp_path / "user")
     found = patient.look()
     (finding,) = [f for f in found.findings if f.subject == name and f.code == "token_missing"]
@@ -293,3 +289,17 @@ def test_stuck_attempts_and_other_tokens_are_told(tmp_path: Path) -> None:
     )
     told = codes(install(path).look())[name]
     assert {"stuck_attempt", "token_other_flavor", "superseded_gone"} <= told
+
+
+def test_a_large_database_at_rest_is_read_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copied(EDITED, tmp_path)
+    want = install(path).look().fingerprint
+    monkeypatch.setattr(database, "BIG", 1)
+    monkeypatch.setattr(snapshot, "snapshot", None)  # no copy is made
+    before = files(tmp_path)
+    assert install(path).look().fingerprint == want
+    assert files(tmp_path) == before
+    with pytest.raises(errors.StoreBusy), database.opened(str(path)):
+        os.utime(path, (1, 1))

@@ -38,9 +38,11 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Adopt them; one that cannot be read does not stop the rest."""
-    reader, root = native.reader_of(given)
-    places = _places(given, reader, root)
-    adopted, failed = _import(given, places)
+    if given.agent == "hapi":
+        adopted, failed = asyncio.run(_hapi(given))
+    else:
+        reader, root = native.reader_of(given)
+        adopted, failed = _import(given, _places(given, reader, root))
     new = [a for a in adopted if a["new"]]
     events = sum(a["events"] for a in adopted)
     if given.json:
@@ -55,9 +57,46 @@ def run(given: argparse.Namespace) -> int:
 
 def _places(given: argparse.Namespace, reader: Reader, root: str) -> list[Place]:
     if given.names:
-        return [native.one(reader, root, name) for name in given.names]
+        return [place for name in given.names for place in _named(reader, root, name)]
     cwd = os.path.realpath(given.cwd) if given.cwd else None
     return sorted(reader.sessions(root, cwd), key=lambda place: place.updated_at or "")
+
+
+def _named(reader: Reader, root: str, name: str) -> list[Place]:
+    """The one session that is meant; of a whole install, all."""
+    if os.path.isdir(name):
+        return reader.find(root, name) or [native.one(reader, root, name)]
+    return [native.one(reader, root, name)]
+
+
+async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
+    """All sessions of hapi installs, each as one of the agent that it was held with."""
+    from holdfast.history.hapi.adopting import adopt_install
+    from holdfast.history.hapi.database import place_of
+
+    home, location = options.place(given)
+    adopted: list[Json] = []
+    failed: list[Json] = []
+    with _alone(home):
+        async with opened(home, location, os.environ) as context:
+
+            def protocol(agent: str) -> str | None:
+                known = {found.name: found for found in context.registry.agents}
+                return known[agent].protocols[0] if agent in known else None
+
+            for name in given.names or [given.store_path or os.environ.get("HAPI_HOME", "~/.hapi")]:
+                path = place_of(name)
+                bar = Bar("importing", 0)
+                async for session, came in adopt_install(
+                    context.store, path, host=socket.gethostname(), protocol=protocol
+                ):
+                    bar.at(0, session)
+                    if isinstance(came, Adopted):
+                        adopted.append({"native_id": session, **came._asdict()})
+                    else:
+                        failed.append({"native_id": session, "path": path, "message": str(came)})
+                bar.end()
+    return adopted, failed
 
 
 def _import(given: argparse.Namespace, places: list[Place]) -> tuple[list[Json], list[Json]]:

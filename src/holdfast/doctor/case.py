@@ -182,6 +182,13 @@ def pending(home: Home, path: str) -> list[tuple[Case, Intent]]:
     return sorted(found, key=lambda pair: pair[1].at)
 
 
+def sweep(home: Home) -> None:
+    """Take away what operations left that were cut short before they had begun; for the one at work."""
+    for case in cases(home):
+        if case.intent() is None and case.receipt() is None:
+            case.remove()
+
+
 def cases(home: Home) -> list[Case]:
     """All operations of this home."""
     try:

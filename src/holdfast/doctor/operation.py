@@ -27,6 +27,7 @@ def apply(home: Home, patient: Patient, plan: str, progress: Progress | None = N
     """Do what the plan of that fingerprint says; PlanChanged if the state is not what it was made from."""
     with alone(home, patient.path):
         _refuse_running(patient)
+        cases.sweep(home)
         for case, intent in cases.pending(home, patient.path):
             if intent.fingerprint == plan:
                 return _carry_out(case, intent, progress, again=True)
@@ -130,7 +131,8 @@ def settle(case: Case, intent: Intent) -> Receipt | None:
     """End an operation that was cut short: keep what was done whole, take back the rest."""
     done = [number for number, item in enumerate(intent.items) if _is_done(item)]
     for number, item in enumerate(intent.items):
-        files.drop(files.temp_of(item.path, case.id))
+        for ending in item.before:
+            files.drop(files.temp_of(item.path + ending, case.id))
         if number not in done and item.kind == "database" and _as_before(case, number, item):
             restoring.give_back_database(case, number, item)
     if not done:
@@ -215,6 +217,7 @@ def _carry_out(case: Case, intent: Intent, progress: Progress | None = None, aga
 def _put_file(case: Case, number: int, item: Item) -> None:
     assert item.after is not None
     before, after = item.before[""], item.after[""]
+    files.drop(files.temp_of(item.path, case.id))
     if same(mark(item.path), after):
         return  # done by a run that was cut short
     if after is None:

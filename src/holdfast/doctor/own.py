@@ -76,7 +76,7 @@ async def apply(home: Home, location: Location, plan: str, progress: Progress | 
         raise errors.PlanChanged(f"the plan {plan} was made from another state of this home")
     rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
     home.make()
-    with home.lock("doctor self"):
+    with home.lock("doctor self"), operation.alone(home, home.path):
         for old, intent in cases.pending(home, home.path):
             old.write_receipt(_receipt(intent, [], sealed=CUT_SHORT.format(old.folder)))
         case = Case.new(home)
@@ -91,7 +91,7 @@ async def apply(home: Home, location: Location, plan: str, progress: Progress | 
 
 def undo(home: Home, receipt: Receipt) -> Receipt:
     """Give back the database and mirrors as they were; refused if any has changed since."""
-    with home.lock("doctor self"):
+    with home.lock("doctor self"), operation.alone(home, home.path):
         return operation.give_back(Case(home, receipt.id), receipt)
 
 

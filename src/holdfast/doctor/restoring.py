@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from holdfast import fsio
+from holdfast import errors, fsio
 from holdfast.doctor import files, rows
 from holdfast.doctor.case import ENDINGS, Case, Item
 from holdfast.doctor.mark import Mark, mark, same
@@ -35,7 +35,9 @@ def allowed(case: Case, item: Item) -> str | None:
 
 
 def give_back(case: Case, number: int, item: Item) -> None:
-    """The item's files as they were before."""
+    """The item's files as they were before; also what a run that was cut short left beside them goes."""
+    for ending in item.before:
+        files.drop(files.temp_of(item.path + ending, case.id))
     if item.kind == "database":
         give_back_database(case, number, item)
         return
@@ -54,9 +56,11 @@ def give_back_database(case: Case, number: int, item: Item) -> None:
     before = {ending: item.before.get(ending) for ending in ENDINGS}
     if any(_size(before[ending]) for ending in ("-wal", "-journal")):
         whole = _whole(case, item)
-        if not os.path.exists(whole):
-            _make_whole(case, number, item, whole)
-        _put(case, whole, item.path, before[""], mark(whole))
+        # One that was damaged cannot be made whole; nobody could read it in between anyway.
+        with suppress(errors.StoreUnreadable):
+            if not os.path.exists(whole):
+                _make_whole(case, number, item, whole)
+            _put(case, whole, item.path, before[""], mark(whole))
     for ending in ENDINGS[1:]:
         if before[ending] is None:
             with fsio.reported(item.path):

@@ -77,7 +77,12 @@ async def _adopt(
         return Adopted(known[0], False, count), end
     session = ids.new(ids.SESSION)
     created = Create(
-        agent=place.agent, cwd=place.cwd, host=host, title=place.title, metadata={"imported_from": place.path}
+        agent=place.agent,
+        cwd=place.cwd,
+        host=host,
+        title=place.title,
+        worktree=place.worktree,
+        metadata={"imported_from": place.path},
     )
     token = SeeToken(agent=place.agent, native_id=place.native_id, protocol=protocol, seen_in="import")
     # The token is in the first commit: after a crash the part that is here is found by it, and completed.

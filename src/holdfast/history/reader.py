@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import msgspec
 
 from holdfast.model.event import NewEvent
+from holdfast.model.session import Worktree
 
 if TYPE_CHECKING:
     from holdfast.history.share import Share
@@ -26,6 +27,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
     updated_at: str | None = None  # in the one form of `clock`
     form: str = ""  # which of an agent's formats this is, where it has several
+    worktree: Worktree | None = None  # the git worktree that was made for it, where its store tells
 
 
 class Problem(msgspec.Struct, frozen=True):

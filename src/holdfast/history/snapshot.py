@@ -120,6 +120,19 @@ def quick_check(db: apsw.Connection, most: int = 20) -> list[str]:
     return [] if rows == ["ok"] else rows
 
 
+def is_at_rest(path: str) -> bool:
+    """Whether the one file is all there is of a database: nothing in a `-wal`, no journal."""
+    beside = (path + ending for ending in ("-wal", "-journal"))
+    return not any(os.path.exists(name) and os.path.getsize(name) for name in beside)
+
+
+def open_at_rest(path: str) -> apsw.Connection:
+    """A connection to a database at rest, where it is: no lock is taken, so nobody may write meanwhile."""
+    name = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"file:{name}?immutable=1&mode=ro", flags=flags)
+
+
 def _copy_once(source: str, copy: str) -> bool:
     """Copy the database and what belongs to it; False if it may not be one state."""
     for ending in ("", "-journal", "-wal", "-shm"):

@@ -6,8 +6,8 @@ import os
 import socket
 import time
 
-from holdfast.doctor.hapi.database import Row
-from holdfast.doctor.hapi.metadata import Metadata
+from holdfast.history.hapi.database import Row
+from holdfast.history.hapi.metadata import Metadata
 from holdfast.process import identity
 
 FRESH_S = 60.0  # a wrapper elsewhere says every two seconds that it lives; hapi gives it thirty

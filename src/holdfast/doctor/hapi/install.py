@@ -9,23 +9,22 @@ from contextlib import suppress
 
 import apsw
 
-from holdfast import errors
 from holdfast.doctor import holders
 from holdfast.doctor.finding import Diagnosis, Finding, Progress
-from holdfast.doctor.hapi import alive, database, judge
-from holdfast.doctor.hapi.database import Database, Row
-from holdfast.doctor.hapi.flavor import PROTOCOL, PROTOCOLS
+from holdfast.doctor.hapi import alive, judge
 from holdfast.doctor.hapi.judge import Candidate, Session
-from holdfast.doctor.hapi.metadata import Metadata
 from holdfast.doctor.hapi.native import NativeStores
 from holdfast.doctor.hapi.story import Story
 from holdfast.doctor.step import Check, DatabaseStep, Statement
-
-NAME = "hapi.db"
+from holdfast.history.hapi import database
+from holdfast.history.hapi.database import Database, Row
+from holdfast.history.hapi.flavor import PROTOCOL, PROTOCOLS
+from holdfast.history.hapi.metadata import Metadata
 
 _SET = (
     "update sessions set metadata = ?, metadata_version = metadata_version + 1, seq = seq + 1"
-    " where rowid = ? and id = ? and metadata is ? and metadata_version is ? and seq is ?"
+    " where rowid = ? and id = ? and cast(metadata as blob) is cast(? as blob)"
+    " and metadata_version is ? and seq is ?"
 )
 _NOW = "select metadata, metadata_version from sessions where id = ?"
 
@@ -36,13 +35,7 @@ class HapiInstall:
     target = "hapi"
 
     def __init__(self, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None):
-        if os.path.isdir(path):
-            path = os.path.join(path, NAME)
-        if not os.path.isfile(path):
-            raise errors.NotFound(
-                f"there is no hapi database at {path}", hint="name hapi's home, or the file"
-            )
-        self.path = os.path.realpath(path)
+        self.path = database.place_of(path)
         self._stores = NativeStores(env)
         self._chosen = chosen or {}  # session: the token that a person chose
 
@@ -56,7 +49,7 @@ class HapiInstall:
         try:
             with database.opened(self.path) as db:
                 looking.at(db)
-        except apsw.Error as problem:
+        except (apsw.Error, OSError, UnicodeDecodeError) as problem:
             said = " ".join(str(problem).split())
             looking.tell("database_unreadable", f"the database cannot be read on: {said}")
         return looking.diagnosis()
@@ -83,6 +76,8 @@ class _Looking:
             known = f"versions 1 to {database.NEWEST} are known"
             self.tell("schema_unknown", f"its schema has version {db.version}; {known}; nothing is touched")
             return
+        if self._progress is not None:
+            self._progress(0, 100, "the file as a whole")
         for problem in db.problems():
             self.tell("database_damaged", f"SQLite says of the file: {problem}", part=problem)
         count = db.count()
@@ -125,7 +120,7 @@ class _Looking:
         metadata = Metadata(row.metadata)
         try:
             story = Story(db.messages(row))
-        except apsw.Error as problem:
+        except (apsw.Error, UnicodeDecodeError) as problem:
             said = " ".join(str(problem).split())
             text = f"its messages cannot be read: {said}"
             self._findings.append(Finding(code="database_unreadable", subject=row.id, text=text))

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from holdfast.doctor.finding import Finding
-from holdfast.doctor.hapi.database import Row
-from holdfast.doctor.hapi.flavor import FLAVORS, PROTOCOL, PROTOCOLS
-from holdfast.doctor.hapi.metadata import Metadata
 from holdfast.doctor.hapi.story import Story
+from holdfast.history.hapi.database import Row
+from holdfast.history.hapi.flavor import FLAVORS, PROTOCOL, PROTOCOLS
+from holdfast.history.hapi.metadata import Metadata
 
 CLEARED = "Cleared by /clear"
 ATTEMPTS = ("piResumeAttempt", "ptyResumeAttempt", "opencodeClearOperation")

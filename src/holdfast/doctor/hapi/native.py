@@ -9,8 +9,8 @@ import apsw
 
 from holdfast import clock, errors
 from holdfast.agents.registry import Registry
-from holdfast.doctor.hapi.flavor import FLAVORS, PROTOCOL
 from holdfast.doctor.hapi.judge import Candidate, Session
+from holdfast.history.hapi.flavor import FLAVORS, PROTOCOL
 from holdfast.history.reader import Place, Reader
 
 EARLIER_S = 300.0  # clocks and slow starts: a store may have been written this long before the first message

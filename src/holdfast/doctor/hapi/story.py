@@ -6,9 +6,9 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable
 
-from holdfast.doctor.hapi import content
-from holdfast.doctor.hapi.content import Said
-from holdfast.doctor.hapi.database import Message
+from holdfast.history.hapi import content
+from holdfast.history.hapi.content import Said
+from holdfast.history.hapi.database import Message
 
 RESET = "Context was reset"
 REPLACED = "resume failed; starting a new session"

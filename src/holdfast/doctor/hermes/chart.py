@@ -19,6 +19,7 @@ class Chart(msgspec.Struct, kw_only=True):
 
     facts: Facts
     rows: list[Message] = []  # of its database, taken-back ones included
+    in_step: bool = False  # the rows, which were left out, say what the sidecar says, word for word
     entry: dict[str, Any] = {}  # what the index says of it
     has_child: bool = False  # another session goes on where it stopped
     now: float = 0.0
@@ -59,6 +60,8 @@ class Chart(msgspec.Struct, kw_only=True):
 
     def turns(self) -> list[tuple[journal.Turn, bool]]:
         """Turns that were asked for and never settled, and whether their prompt is a message already."""
+        if self.facts.pending is None and not self.facts.turns:
+            return []
         found = self.story().open_turns(self._prompts())
         return [(turn, said) for turn, said in found if not self._was_taken_back(turn)]
 

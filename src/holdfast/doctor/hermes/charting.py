@@ -13,6 +13,7 @@ from holdfast.history.hermes import facts as found_facts
 from holdfast.history.hermes import home, journal, sidecar, values
 from holdfast.history.hermes.database import NEWEST, Database
 from holdfast.history.hermes.facts import Facts, gather
+from holdfast.history.hermes.sidecar import Sidecar
 
 
 class Charting:
@@ -40,17 +41,19 @@ class Charting:
         }
         return sorted(rows | self.layout.sessions())
 
-    def chart(self, native_id: str) -> Chart:
-        """Everything that there is of a session."""
+    def chart(self, native_id: str, full: bool = True) -> Chart:
+        """Everything that there is of a session; if not `full`, without rows that only repeat the sidecar."""
         db = next((db for db in self._usable if db.header(native_id) is not None), None)
         facts = gather(self.layout, native_id, db, self._deleted)
         facts.unknown_schema = len(self._usable) < len(self.opened)
         facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
         facts.torn_runs = self._torn_runs(facts)
-        rows = [db.message(place) for place in db.places(native_id)] if db is not None else []
+        in_step = not full and db is not None and _is_in_step(facts.live, db.said(native_id))
+        rows = [db.message(place) for place in db.places(native_id)] if db and not in_step else []
         return Chart(
             facts=facts,
             rows=[row for row in rows if row is not None],
+            in_step=in_step,
             entry=self._entries.get(native_id, {}),
             has_child=facts.pending is not None and native_id in self._parents,
             now=self.now,
@@ -75,6 +78,17 @@ class Charting:
         paths = [self.layout.sidecar(own) for own in self.layout.sessions()]
         heads = (sidecar.load(path).head for path in paths if path is not None)
         return frozenset(parent for head in heads if (parent := values.word(head.get("parent_session_id"))))
+
+
+def _is_in_step(live: Sidecar, said: list[tuple[Any, Any]] | None) -> bool:
+    """Whether all that was said stands in the sidecar from its beginning on."""
+    if said is None or live.state != "whole" or len(said) > len(live.messages):
+        return False
+    told = live.messages[: len(said)]
+    return all(
+        isinstance(one, dict) and (one.get("role"), one.get("content")) == row
+        for one, row in zip(told, said, strict=True)
+    )
 
 
 def _is_known(db: Database) -> bool:

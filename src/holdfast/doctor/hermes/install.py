@@ -19,7 +19,7 @@ from holdfast.doctor.hermes import actions, index, litter, running
 from holdfast.doctor.hermes.census import Census
 from holdfast.doctor.hermes.charting import Charting
 from holdfast.doctor.hermes.mending import remedy
-from holdfast.doctor.hermes.symptoms import part
+from holdfast.doctor.hermes.symptoms import part, symptoms
 from holdfast.doctor.mark import mark
 from holdfast.doctor.step import FileStep
 from holdfast.history.hermes import home, sidecar, values
@@ -103,7 +103,8 @@ class _Look:
         """Databases that cannot be read, or are of a kind that nobody knows."""
         for path, db, why in self.charting.opened:
             name = os.path.relpath(path, self._install.path)
-            if db is None:
+            if db is None or (db.damage and not db.readable):
+                why = why or (db.damage[0] if db is not None else "")
                 self._tell(Problem("store_damaged", f"it cannot be read: {why}", {"path": path}), name)
             elif not db.readable:
                 text = "it has not the tables of hermes-agent; nothing is taken from it"
@@ -144,11 +145,13 @@ class _Look:
                 gone += problem.evidence.get("ghosts", [])
                 whole = [own for own, state in self._states.items() if state == "whole"]
                 fresh |= dict.fromkeys(problem.evidence.get("missing", whole))
-        if fresh or gone:
+        if fresh or mended:
             self._index(listed or [], gone, [own for own in fresh if own not in self._misnamed], mended)
 
     def _session(self, own: str) -> None:
-        chart = self.charting.chart(own)
+        chart = self.charting.chart(own, full=False)
+        if chart.in_step and symptoms(chart):
+            chart = self.charting.chart(own)
         live = chart.facts.live
         if live.state != "absent":
             self._states[own] = live.state

@@ -97,9 +97,7 @@ def _is_known_empty(chart: Chart) -> bool:
 def _sources(chart: Chart, codes: set[str]) -> Chart:
     """The chart with those copies only that may be taken from: none that merely differs."""
     whole = chart.facts.live.state == "whole"
-    return chart.without(
-        backup=whole and "shrunken_live" not in codes, rows=whole and "live_behind_db" not in codes
-    )
+    return chart.without(backup=whole and "shrunken_live" not in codes, rows=whole and not codes & MERGED)
 
 
 def _tidied(live: Sidecar) -> Body:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from holdfast.history.hermes import values
+from holdfast.history.hermes import values, worktree
 from holdfast.history.hermes.database import Header
 from holdfast.history.hermes.message import STRUCTURED, Message, bare
 
@@ -102,7 +101,7 @@ def head(native_id: str, header: Header | None, entry: dict[str, Any]) -> dict[s
         made |= {"title": title} if title else {}
         made |= {"workspace": cwd, "created_workspace": cwd} if cwd else {}
         made |= {"model": model} if model else {}
-        made |= worktree(header)
+        made |= worktree.of_row(header)
         if (started := values.seconds(told.get("started_at"))) is not None:
             made["created_at"] = started
         for name in _COUNTED:
@@ -119,22 +118,6 @@ def head(native_id: str, header: Header | None, entry: dict[str, Any]) -> dict[s
         if entry.get(name) not in (None, "") and name not in made:
             made[name] = entry[name]
     return made
-
-
-def worktree(header: Header) -> dict[str, Any]:
-    """The worktree that a session was made with: its folder is below `.worktrees` of a repository."""
-    cwd, root = header.word("cwd") or "", header.word("git_repo_root") or ""
-    before, mark, below = cwd.partition("/.worktrees/")
-    name = below.split("/")[0]
-    path = os.path.join(before, ".worktrees", name)
-    if not mark or not name or root.rstrip("/") not in (before, path):
-        return {}
-    return {
-        "worktree_path": path,
-        "worktree_branch": header.word("git_branch"),
-        "worktree_repo_root": before,
-        "worktree_created_at": values.seconds(header.values.get("started_at")),
-    }
 
 
 def _source(source: str) -> dict[str, Any]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from holdfast.doctor.hermes.chart import Chart
 from holdfast.history.hermes import judge
 from holdfast.history.hermes.message import read
 from holdfast.history.hermes.sidecar import Sidecar
+from holdfast.history.hermes.story import Story
 from holdfast.history.reader import Problem
 
 
@@ -21,7 +24,7 @@ def symptoms(chart: Chart) -> list[Problem]:
         return [Problem("deleted_tombstone", text, {"database": facts.database})]
     found = [
         *judge.files(facts),
-        *judge.copies(facts, chart.story()),
+        *judge.copies(facts, _story(chart)),
         *judge.streams(facts, _turns(chart), chart.now),
         *_orphans(facts.live),
     ]
@@ -37,6 +40,20 @@ def name(problem: Problem) -> tuple[str, str]:
 def part(problem: Problem) -> str:
     """What tells it from others of its code."""
     return str(problem.evidence.get("turn", "")) if problem.code == "journal_pending_turn" else ""
+
+
+def _story(chart: Chart) -> Story:
+    """Its copies put together; of a single one that repeats nothing there is nothing to say."""
+    facts = chart.facts
+    alone = (
+        (facts.header is None or chart.in_step)
+        and facts.backup.state == "absent"
+        and facts.live.state == "whole"
+    )
+    if alone and not any(isinstance(told, dict) and told.get("_partial") for told in facts.live.messages):
+        absent = Sidecar(path=facts.live.path, state="absent")
+        return Story(msgspec.structs.replace(facts, live=absent), None)
+    return chart.story()
 
 
 def _turns(chart: Chart) -> list[Any]:
@@ -56,6 +73,8 @@ def _orphans(live: Sidecar) -> list[Problem]:
 
 def orphans(messages: list[Any]) -> list[tuple[int, str]]:
     """The places of results whose call is not before them, and what they say they answer."""
+    if not any(isinstance(told, dict) and told.get("role") == "tool" for told in messages):
+        return []
     called: set[str] = set()
     found = []
     for place, told in enumerate(messages):

@@ -131,6 +131,16 @@ class Database:
             return _message(dict(zip(self._names, map(_plain, row), strict=True)), place)
         return None
 
+    def said(self, native_id: str) -> list[tuple[Any, Any]] | None:
+        """Role and content of all its messages, quickly; None if some were taken back or cannot be read."""
+        active = _quoted("active") if "active" in self._messages else "1"
+        sql = f"select cast(role as blob), cast(content as blob), {active} from messages where session_id = ?"
+        before = len(self.damage)
+        rows = list(self._rows(f"{sql} order by rowid", native_id))
+        if len(self.damage) > before or any(row[2] == 0 for row in rows):
+            return None
+        return [(_plain(row[0]), _plain(row[1])) for row in rows]
+
     def locks(self, native_id: str) -> list[str]:
         """Who says that it is working on the session; a holder begins with its pid."""
         rows = self._rows(

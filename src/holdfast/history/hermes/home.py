@@ -55,7 +55,7 @@ def judged(
         if ghosts or missing:
             evidence = {"ghosts": ghosts, "missing": missing}
             found.append(Problem("index_stale", "its index does not list what is there", evidence))
-    elif sessions:
+    elif whole - set(misnamed):
         found.append(Problem("index_missing", "its index is not there", {"name": INDEX}))
     return found
 

@@ -16,6 +16,7 @@ SOURCES = ("row", "sidecar", "backup")
 # The web UI puts it before a prompt that it sends to the agent; its own copy is without it.
 _WORKSPACE = re.compile(r"\s*\[Workspace(?:::v1)?:\s*(?:\\.|[^\]\\])+\]\s*")
 _ATTACHED = re.compile(r"\n\n\[Attached files: [^\]]+\]$")
+_ROLES = frozenset({"user", "assistant", "tool", "system"})
 _SUMMARIES = ("[context compaction", "context compaction", "[context summary]")
 
 
@@ -192,6 +193,8 @@ def _key(message: Message) -> bytes:
         words = _ATTACHED.sub("", message.text) if message.role == "user" else message.text
         told = " ".join(words.split())
         said = [message.role, told or message.thinking, message.tool, message.marker and "marker"]
+        if message.role not in _ROLES:  # no message as we know them: the same only if all of it is
+            said.append(repr(message.raw))
     return blake2b(values.whole("\0".join(said)).encode(), digest_size=16).digest()
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from holdfast.history import living
 from holdfast.history.hermes import facts as found_facts
-from holdfast.history.hermes import journal, judge, shares, sidecar, values
+from holdfast.history.hermes import journal, judge, shares, sidecar, values, worktree
 from holdfast.history.hermes.database import Database, Databases, Header
 from holdfast.history.hermes.facts import Facts, gather
 from holdfast.history.hermes.layout import Layout, session_id
@@ -236,6 +236,7 @@ def _place(layout: Layout, native_id: str, header: Header | None, database: str 
         title=title,
         updated_at=values.stamp(moment),
         form=form,
+        worktree=worktree.of(head, header),
     )
 
 

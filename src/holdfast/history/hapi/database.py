@@ -10,8 +10,10 @@ from typing import Any
 import apsw
 import msgspec
 
+from holdfast import errors
 from holdfast.history import snapshot
 
+NAME = "hapi.db"
 NEWEST = 26  # the last schema that we know
 BIG = 256 << 20  # bytes; a database at rest of this size is read where it is, and not copied
 
@@ -36,6 +38,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Message(msgspec.Struct, frozen=True):
     """One message's row."""
 
+    id: str
     seq: int
     content: bytes
     created_at: int
@@ -86,11 +89,12 @@ class Database:
         shown = ", ".join(self._or_null("messages", name) for name in _MESSAGE)
         place = "coalesce(invoked_at, created_at), seq" if self._stamped else "seq"
         sql = (
-            f"select seq, cast(content as blob), {shown} from messages"
+            f"select cast(id as blob), seq, cast(content as blob), {shown} from messages"
             f" where session_id = (select id from sessions where rowid = ?) order by {place}"
         )
-        for seq, content, created, local, invoked, scheduled in self._db.execute(sql, (row.rowid,)):
+        for name, seq, content, created, local, invoked, scheduled in self._db.execute(sql, (row.rowid,)):
             yield Message(
+                _said(name) or f"seq {seq}",
                 _number(seq),
                 content or b"",
                 _number(created),
@@ -124,29 +128,42 @@ class Database:
         return f"cast({column} as blob)" if column in ("tag", "local_id", "namespace") else column
 
 
+def place_of(path: str) -> str:
+    """The database of a hapi home, or the one that is named; NotFound if there is none."""
+    path = os.path.expanduser(path)
+    if os.path.isdir(path):
+        path = os.path.join(path, NAME)
+    if not os.path.isfile(path):
+        raise errors.NotFound(f"there is no hapi database at {path}", hint="name hapi's home or the file")
+    return os.path.realpath(path)
+
+
 @contextmanager
 def opened(path: str) -> Iterator[Database]:
-    """The database as it is now; nothing beside it is made or changed. apsw.Error if it is none."""
+    """The database as it is now; nothing beside it is made or changed. apsw.Error if it is none.
+
+    StoreBusy if one that was at rest is written meanwhile.
+    """
     with ExitStack() as held:
-        if _at_rest(path):
-            db = apsw.Connection(f"file:{_quoted(path)}?immutable=1&mode=ro", flags=_READ)
+        seen = _seen(path) if _at_rest(path) else None
+        if seen is not None:
+            db = snapshot.open_at_rest(path)
         else:
             db = snapshot.open_copy(held.enter_context(snapshot.snapshot(path)))
         held.callback(db.close)
         yield Database(db)
-
-
-_READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        if seen is not None and (seen != _seen(path) or not _at_rest(path)):
+            raise errors.StoreBusy(f"{path} was written while it was read", hint="look again")
 
 
 def _at_rest(path: str) -> bool:
     """Whether it is large, and its one file is all there is of it."""
-    beside = sum(os.path.getsize(path + e) for e in ("-wal", "-journal") if os.path.exists(path + e))
-    return beside == 0 and os.path.getsize(path) >= BIG
+    return snapshot.is_at_rest(path) and os.path.getsize(path) >= BIG
 
 
-def _quoted(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+def _seen(path: str) -> tuple[int, int, int]:
+    what = os.stat(path)
+    return what.st_ino, what.st_size, what.st_mtime_ns
 
 
 def _said(value: Any) -> str | None:

@@ -40,14 +40,20 @@ def unpacked(stored: bytes) -> bytes:
     return _zstd()(stored)
 
 
-def read(stored: bytes) -> Said:
-    """What a stored content says; Unreadable if it is not what hapi stores."""
+def decoded(stored: bytes) -> dict[str, Any]:
+    """The whole of a stored content; Unreadable if it is not what hapi stores."""
     try:
         message = msgspec.json.decode(unpacked(stored))
     except (msgspec.DecodeError, RecursionError) as problem:
         raise Unreadable(str(problem)) from None
     if not isinstance(message, dict) or message.get("role") not in ("user", "agent"):
         raise Unreadable("it has no role")
+    return message
+
+
+def read(stored: bytes) -> Said:
+    """What the doctor needs of a stored content; Unreadable if it is not what hapi stores."""
+    message = decoded(stored)
     content = message.get("content")
     if message["role"] == "user":
         text = content.get("text") if isinstance(content, dict) else content
@@ -95,6 +101,8 @@ def _zstd() -> Callable[[bytes], bytes]:
 
         def old(data: bytes) -> bytes:
             try:
+                if module.frame_content_size(data) > LARGEST:  # a torn header may ask for all memory there is
+                    raise Unreadable("it would be larger than any message")
                 return bytes(unpack(data, max_output_size=LARGEST))
             except module.ZstdError as problem:
                 raise Unreadable(str(problem)) from None

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from holdfast.doctor.hapi.flavor import FLAVORS
+from holdfast.history.hapi.flavor import FLAVORS
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 

@@ -1,0 +1,127 @@
+"""A doctor is killed, meets another one, or finds no room: nothing is half done, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors
+from holdfast.doctor import operation
+from holdfast.doctor.case import cases
+from holdfast.doctor.hapi.install import HapiInstall
+from holdfast.home import Home
+from tests.crash.children import environment
+from tests.crash.doctor_campaign import EDITED, Folder, Patientry
+from tests.crash.small_disk import SmallDisk
+from tests.crash.support import TORTURE
+from tests.unit.doctor_hapi import copied, files, rows
+
+ROUNDS = max(8, TORTURE // 3)  # of each of three kinds
+
+
+def test_kills_leave_the_old_or_the_new_state_and_a_way_on(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    words = [sys.executable, "-m", "tests.crash.doctor_campaign", str(tmp_path), str(ROUNDS), str(seed)]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_of_two_doctors_one_waits_outside_whichever_home_it_has(tmp_path: Path) -> None:
+    patients = Patientry(tmp_path, "rows")
+    patient = patients.begin()
+    plan = patient.look().fingerprint
+    before = files(patients.folder)
+    with operation.alone(patients.home, patient.path):
+        for home in (patients.home, Home(str(tmp_path / "another home"))):
+            with pytest.raises(errors.StoreBusy, match="another doctor"):
+                operation.apply(home, patient, plan)
+    assert files(patients.folder) == before, "a lock leaves nothing in the patient's folder"
+    operation.apply(patients.home, patient, plan)
+
+
+def test_two_doctors_at_once_do_it_once(tmp_path: Path) -> None:
+    patients = Patientry(tmp_path, "rows")
+    patient = patients.begin()
+    plan = patient.look().fingerprint
+    words = [sys.executable, "-m", "holdfast", "doctor", "hapi", str(patients.folder), "--apply", plan]
+    running = [
+        subprocess.Popen(
+            words,
+            env={**environment(), "HOLDFAST_HOME": str(tmp_path / f"home-{n}"), "HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for n in range(3)
+    ]
+    for process in running:
+        process.communicate()
+    ends = sorted(process.returncode for process in running)
+    assert ends[0] == 0 and set(ends[1:]) <= {4, 6}, ends  # the plan has changed, or the other is at work
+    before = rows(patients.folder / "hapi.db", tmp_path / "scratch")
+    assert not patient.look().plan
+    assert rows(patients.folder / "hapi.db", tmp_path / "scratch") == before
+
+
+@pytest.mark.parametrize("leave", [0, 100_000, 300_000, 600_000])
+def test_a_full_disk_leaves_the_patient_as_it_was(small_disk: SmallDisk, leave: int, tmp_path: Path) -> None:
+    folder = Path(small_disk.path) / "hapi"
+    path = copied(EDITED, folder)
+    patient = HapiInstall(str(path), {"HOME": str(folder)})
+    plan = patient.look().fingerprint
+    old = rows(path, tmp_path)
+    before = files(folder)
+    small_disk.fill(leave)
+    try:
+        receipt = operation.apply(small_disk.home, patient, plan)
+    except errors.HoldfastError as problem:
+        assert problem.code == "disk_full"
+        assert rows(path, tmp_path) == old
+        small_disk.make_room()
+        receipt = operation.apply(small_disk.home, patient, plan)
+    else:
+        small_disk.make_room()
+    operation.undo(small_disk.home, patient, receipt)
+    assert files(folder) == before
+
+
+def test_a_full_disk_between_files_keeps_what_was_done_and_can_be_undone(small_disk: SmallDisk) -> None:
+    folder = Path(small_disk.path) / "files"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"replace-{number}").write_bytes(b"old" * 5000)
+        (folder / f"remove-{number}").write_bytes(b"litter")
+    before = files(folder)
+    patient = Folder(str(folder))
+    small_disk.fill(110_000)
+    plan = patient.look().fingerprint
+    try:
+        operation.apply(small_disk.home, patient, plan)
+    except errors.DiskFull:
+        assert files(folder) == before
+    small_disk.make_room()
+    if not any(case.receipt() for case in cases(small_disk.home)):
+        operation.apply(small_disk.home, patient, patient.look().fingerprint)
+    for case in cases(small_disk.home):
+        if (receipt := case.receipt()) is not None:
+            operation.undo(small_disk.home, patient, receipt)
+    assert files(folder) == before
+
+
+def test_a_plan_of_files_that_cannot_be_written_is_refused_whole(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    patients = Patientry(tmp_path, "files")
+    patient = patients.begin()
+    before = files(patients.folder)
+    patients.folder.chmod(0o500)
+    try:
+        with pytest.raises(errors.StoreReadOnly):
+            operation.apply(patients.home, patient, patient.look().fingerprint)
+    finally:
+        patients.folder.chmod(0o700)
+    assert files(patients.folder) == before
