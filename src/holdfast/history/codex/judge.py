@@ -15,6 +15,7 @@ _UNSOUND = frozenset(
         "no_messages",
         "no_transcript",
         "compressed",
+        "store_damaged",
         "multiple_files",
         "session_id_mismatch",
         "torn_tail",
