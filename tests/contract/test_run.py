@@ -518,7 +518,8 @@ def test_agents_are_listed(terminal: Terminal) -> None:
 
 def test_config_says_what_is_in_force_and_from_where(terminal: Terminal) -> None:
     terminal.config(
-        '[hub]\nport = 9999\n[run]\nat_once = 2\n[agents.claude]\nenv = { ANTHROPIC_API_KEY = "sk-1" }\nargs = ["-x"]\n'
+        "[hub]\nport = 9999\n[run]\nat_once = 2\n"
+        '[agents.claude]\nenv = { ANTHROPIC_API_KEY = "sk-1" }\nargs = ["-x"]\n'
     )
     told = {row["name"]: (row["value"], row["source"]) for row in terminal.asked("config")}
     assert told["home"] == (terminal.home.path, "$HOLDFAST_HOME")

@@ -51,8 +51,7 @@ def _tell_settled(answer: dict[str, Any]) -> None:
     from holdfast.cli import output
 
     for one in answer.get("settled", []):
-        told = f"task {one['task']} of session {one['session']} {one['status']}: {one['reason']}"
-        print(f"holdfast: while nobody watched, {output.plain(told)}", file=sys.stderr)
+        print(output.settled(**one), file=sys.stderr)
 
 
 def see_to_it(home: Home, location: Location, by: str) -> None:

@@ -47,6 +47,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         text(line if room is None or len(line) <= room else line[: room - 1] + "…")
 
 
+def settled(task: str | None, session: str, status: str, reason: str | None) -> str:
+    """What a start has found of a task that nobody watched, or of a session without its last one."""
+    told = f"session {session}: {reason}"
+    if task is not None:
+        told = f"while nobody watched, task {task} of session {session} {status}: {reason}"
+    return f"holdfast: {plain(told)}"
+
+
 def ago(stamp: str) -> str:
     """How long ago that was."""
     seconds = max(0.0, time.time() - clock.parse(stamp))

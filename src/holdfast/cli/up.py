@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from holdfast.cli import options
+from holdfast.cli import options, output
 from holdfast.cli.who import who
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
         for problem in healed.problems:
             print(f"holdfast: not healed: {problem}", file=sys.stderr)
         for one in healed.settled:
-            told = f"task {one.task} of session {one.session} {one.status}: {one.reason}"
-            print(f"holdfast: while nobody watched, {told}", file=sys.stderr)
+            print(output.settled(one.task, one.session, one.status, one.reason), file=sys.stderr)
     if not access.is_loopback(host):
         print(f"holdfast: others can reach {host}; they need the token in this address", file=sys.stderr)
     print(f"{door.url}/?token={door.token}", flush=True)

@@ -25,9 +25,9 @@ AGENTS_S = 30.0  # each look starts every agent once, to ask its version
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """A task that has ended while no hub or worker watched."""
+    """A task that has ended while no hub or worker watched, or a session whose last task is missing."""
 
-    task: str
+    task: str | None
     session: str
     status: str
     reason: str | None

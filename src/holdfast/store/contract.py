@@ -255,6 +255,10 @@ class Store(Protocol):
         """Tasks that run, and queued ones of live sessions, in the order they were queued."""
         ...
 
+    async def unrecorded(self, host: str, code: str) -> list[str]:
+        """Live sessions there whose token an unrecorded run has brought, but those told of with `code`."""
+        ...
+
     async def latest_tasks(
         self, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
     ) -> list[Task]:

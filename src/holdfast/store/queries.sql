@@ -182,6 +182,14 @@ from task t join session s on s.n = t.n
 where t.status in ('running', 'unreachable') or (t.status = 'queued' and s.state = 'live')
 order by t.place
 
+-- name: unrecorded
+-- Live sessions whose token a run of ours has brought, without any task, of which nothing was said yet.
+select s.id from session s
+where s.state = 'live' and s.tasks = 0 and (s.host is null or s.host = :host)
+  and exists (select 1 from token k
+    where k.n = s.n and k.status = 'current' and k.seen_in in ('stream', 'chosen'))
+  and not exists (select 1 from log l where l.n = s.n and l.kind = 'notice' and l.body like :said)
+
 -- name: put_task
 insert into task (id, n, place, prompt, status, queued_at, delivery, options, owner, generation,
   lease_until, spool, reason, outcome, retry_of, started_at, ended_at)

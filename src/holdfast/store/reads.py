@@ -236,6 +236,11 @@ async def turns(sql: Sql) -> list[Json]:
     return rows
 
 
+async def unrecorded(sql: Sql, host: str, code: str) -> list[str]:
+    """Live sessions of a host whose token an unrecorded run has brought, but those told of with `code`."""
+    return [str(row[0]) for row in await sql.rows("unrecorded", host=host, said=f'%"{code}"%')]
+
+
 async def latest_tasks(
     sql: Sql, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
 ) -> list[Json]:

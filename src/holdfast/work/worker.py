@@ -19,6 +19,7 @@ from holdfast.model.task import ACTIVE, ENDED, Owner, Turn
 from holdfast.process import identity
 from holdfast.spool import keeping, retiring
 from holdfast.spool.folder import Spool
+from holdfast.work import unrecorded
 from holdfast.work.context import Context
 from holdfast.work.journal import PASSING
 from holdfast.work.queue import Waiting, startable
@@ -92,11 +93,13 @@ class Worker:
     async def adopt(self) -> list[dict[str, Any]]:
         """Take over what runs here without an owner, and wait until it is known which agents live.
 
-        Tells of the tasks that have ended by that: their agents were gone.
+        Tells of the tasks that have ended by that, and of sessions whose last one is missing.
         """
+        missing: list[dict[str, Any]] = []
         try:
             await self._hark()
             await self._adopt(await self._store.turns())
+            missing = await unrecorded.settle(self._store, self._context.owner.host)
         except PASSING as problem:
             log.warning("%s; trying again soon", problem.message)
         for run, _ in list(self._runs.values()):
@@ -106,7 +109,7 @@ class Worker:
             {"task": task.id, "session": task.session, "status": task.status, "reason": task.reason}
             for task in adopted
             if task.status in ENDED
-        ]
+        ] + missing
 
     # --- whose turn it is
 

@@ -53,6 +53,10 @@ class TaskCalls(Engine):
         """See the contract."""
         return msgspec.convert(await self.query(reads.turns), list[Turn])
 
+    async def unrecorded(self, host: str, code: str) -> list[str]:
+        """Live sessions there whose token an unrecorded run has brought, but those told of with `code`."""
+        return await self.query(lambda sql: reads.unrecorded(sql, host, code))
+
     async def latest_tasks(
         self, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
     ) -> list[Task]:
