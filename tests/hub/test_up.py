@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -172,8 +173,8 @@ def test_a_diary_with_odd_lines_tells_what_can_be_read() -> None:
     ]
 
 
-def _events(hub: RunningHub, session: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = get(hub, f"/api/sessions/{session}/events")["events"]
+def _events(hub: RunningHub, session: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = get(hub, f"/api/sessions/{session}/events")["events"]
     return found
 
 
@@ -182,6 +183,6 @@ def _until_mirrored(hub: RunningHub, session: str) -> None:
 
     def is_level() -> bool:
         with open(hub.terminal.home.mirror(session)) as file:
-            return len(file.readlines()) >= last
+            return len(file.readlines()) >= int(last)
 
     hub.terminal.until(is_level)

@@ -19,6 +19,7 @@ from holdfast.store.contract import Store
 from holdfast.store.location import Location
 from holdfast.work.context import Context
 
+SLASH = "\x1f"  # in the place of one that is part of a name, not of the path
 VERDICT_S = 3.0  # while the log has not grown
 ADOPTABLE_S = 60.0  # a look reads the names in all stores of agents
 AGENTS_S = 30.0  # each look starts every agent once, to ask its version
@@ -73,6 +74,10 @@ class Hub:
     def store(self) -> Store:
         """Its store."""
         return self.context.store
+
+    async def resolve(self, name: str) -> str:
+        """The session meant by what stands in an address: an id, a unique beginning of one, or a key."""
+        return await self.store.resolve(name.replace(SLASH, "/"))
 
     @property
     def is_open(self) -> bool:

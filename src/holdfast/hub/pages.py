@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from litestar import Request, get
+from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 
 from holdfast.errors import NotFound
@@ -48,7 +49,7 @@ async def index(request: Request[Any, Any, Any]) -> ASGIResponse:
 
 
 @get("/page/{name:path}", include_in_schema=False)
-async def file(request: Request[Any, Any, Any], name: str) -> ASGIResponse:
+async def file(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIResponse:
     """A file of the page."""
     wanted = str(name).removeprefix("/")
     found = _read(os.path.join(FOLDER, wanted)) if wanted in os.listdir(FOLDER) else None
