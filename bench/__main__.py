@@ -7,7 +7,7 @@ import asyncio
 import json
 import sys
 
-from bench import agents, append, command, heal, history, importing, reading, running, start
+from bench import agents, append, command, heal, history, hub, importing, reading, running, start
 from bench.measure import Measured
 
 SUITES = {
@@ -19,6 +19,7 @@ SUITES = {
     "run": running.run,
     "history": history.run,
     "import": importing.run,
+    "hub": hub.run,
 }
 
 ON_REQUEST = {"agents": agents.run}  # they must be installed first
