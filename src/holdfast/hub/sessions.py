@@ -8,9 +8,10 @@ from urllib.parse import quote
 import msgspec
 from litestar import Response, delete, get, patch, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.response.base import ASGIResponse
 
 from holdfast.errors import BadInput
-from holdfast.hub.answers import fails
+from holdfast.hub.answers import fails, raw, told
 from holdfast.hub.given import By, TheHub
 from holdfast.model.session import ArchiveNote, Deletion, Link, Session, State, Worktree
 from holdfast.model.task import Status
@@ -92,7 +93,12 @@ class Trusted(msgspec.Struct, frozen=True):
     reason: str
 
 
-@get("/api/sessions", operation_id="listSessions", summary="Sessions, the latest first", responses=fails(404))
+@get(
+    "/api/sessions",
+    operation_id="listSessions",
+    summary="Sessions, the latest first",
+    responses={**told(200, Sessions), **fails(404)},
+)
 async def list_sessions(
     hub: TheHub,
     which: Annotated[Which, QueryParameter(name="state")] = "present",
@@ -103,19 +109,24 @@ async def list_sessions(
     empty: FromQuery[bool] = False,
     before: FromQuery[str | None] = None,
     limit: Limit = 50,
-) -> Sessions:
+) -> ASGIResponse:
     """A page of headers; `before` is the `next` of the page before, `status` that of the last task."""
-    page = await hub.store.sessions(
-        state=which,
-        agent=agent,
-        key=key,
-        text=text,
-        status=status or "",
-        empty=empty,
-        before=before,
-        limit=limit,
-    )
-    return Sessions([_header(session) for session in page.sessions], page.next)
+    wanted: dict[str, Any] = {
+        "state": which,
+        "agent": agent,
+        "key": key,
+        "text": text,
+        "status": status or "",
+        "empty": empty,
+        "before": before,
+        "limit": limit,
+    }
+    name, mark = repr(wanted), await hub.store.mark()
+    body = None if mark is None else hub.lists.get(name, mark)  # whoever polls, mostly finds nothing new
+    if body is None:
+        headers, following = await hub.store.headers(**wanted)
+        body = hub.lists.keep(name, msgspec.json.encode({"sessions": headers, "next": following}), mark)
+    return raw(body)
 
 
 @get(
@@ -218,10 +229,6 @@ async def trust_session(hub: TheHub, by: By, session: FromPath[str], data: JSONB
     found = await hub.resolve(session)
     last = await trusting.trust(hub.store, found, by, data.reason)
     return Trusted(found, last.id, by, data.reason)
-
-
-def _header(session: Session) -> Header:
-    return Header(*[getattr(session, name) for name in Header.__struct_fields__])
 
 
 ROUTES = [
