@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
+from contextlib import suppress
 
 import pytest
 
@@ -192,6 +194,18 @@ def test_what_is_too_large_is_refused_whether_or_not_it_says_its_size(hub: Runni
     lying = raw(hub, "POST", "/api/dispatch", {**headers, "Content-Length": "9999999999"}, b"")
     assert (lying.status, lying.json["code"]) == (413, "too_large")
     assert get(hub, "/api/sessions")["sessions"] == []
+
+
+def test_a_head_that_does_not_end_is_cut_off(hub: RunningHub) -> None:
+    with socket.create_connection(("127.0.0.1", int(hub.url.rpartition(":")[2])), timeout=60) as line:
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        with suppress(ConnectionError):
+            for number in range(1000):
+                line.sendall(b"X-%d: " % number + b"a" * 60_000 + b"\r\n")
+            pytest.fail("60 MB of headers were taken")
+    for size, status in ((30_000, 200), (200_000, 400)):
+        with suppress(ConnectionError):
+            assert raw(hub, "GET", "/healthz", {"X-Long": "a" * size}).status == status
 
 
 def test_the_files_that_let_in_are_for_their_user_alone(hub: RunningHub) -> None:
