@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -11,7 +12,9 @@ import pytest
 
 from holdfast import errors
 from holdfast.agents.registry import Registry
+from holdfast.home import Home
 from holdfast.hub import problem
+from tests.contract.commands import Terminal
 from tests.hub.asking import Answer, Listening, ask, get
 from tests.hub.running_hub import RunningHub, script
 from tests.unit.test_docs import all_errors
@@ -245,3 +248,66 @@ def test_what_is_being_said_is_heard_before_it_is_whole(hub: RunningHub) -> None
     reading.close()
     assert data["event"]["body"]["text"] == text
     assert heard and all(text.startswith(part) for part in heard) and heard == sorted(heard, key=len)
+
+
+def test_a_list_shows_a_change_at_once(any_hub: RunningHub) -> None:
+    session = done(any_hub)
+
+    def titles() -> list[str]:
+        return [one["title"] for one in get(any_hub, "/api/sessions")["sessions"]]
+
+    for number in range(20):
+        patch = {"title": f"title {number}", "metadata": {"n": number}, "version": number + 1}
+        assert ask(any_hub, "PATCH", f"/api/sessions/{session}", patch).json["title"] == f"title {number}"
+        assert titles() == [f"title {number}"]
+        assert titles() == [f"title {number}"]
+    any_hub.terminal.give("archive", session, "--reason", "from another process")
+    assert get(any_hub, "/api/sessions?state=live")["sessions"] == []
+    refused(
+        ask(any_hub, "PATCH", f"/api/sessions/{session}", {"title": "half", "metadata": {}, "version": 1}),
+        409,
+        "version_mismatch",
+    )
+    assert titles() == ["title 19"]
+
+
+def test_the_rest_tells_what_the_commands_tell(hub: RunningHub) -> None:
+    made = [done(hub, key="k"), done(hub, {"error": "no"})]
+    terminal = hub.terminal
+    assert get(hub, "/api/agents")["agents"] == terminal.asked("agents")
+    assert get(hub, f"/api/sessions/{made[0]}/verdict") == terminal.asked("verdict", made[0])
+    today = get(hub, "/api/overview?days=1")
+    assert [(day["succeeded"], day["failed"]) for day in today["days"]] == [(1, 1)]
+    assert today["agents"] == [{"agent": "demo", "sessions": 2, "running": 0}]
+    assert today["sessions"] == {"live": 2, "archived": 0, "deleted": 0}
+    assert len(get(hub, f"/api/tasks?day={today['days'][0]['day']}")["tasks"]) == 2
+    assert get(hub, "/api/tasks?day=2001-01-01")["tasks"] == []
+    found = get(hub, "/api/doctor")
+    assert found == terminal.asked("doctor", "self")
+    done_so = ask(hub, "POST", "/api/doctor/apply", {"fingerprint": found["fingerprint"]}).json
+    assert done_so["problems"] == [] and done_so["done"] == []
+    refused(ask(hub, "POST", "/api/doctor/apply", {"fingerprint": "0" * 16}), 409, "plan_changed")
+    refused(ask(hub, "POST", "/api/doctor/apply", {"fingerprint": "--undo"}), 400, "bad_input")
+    refused(ask(hub, "GET", "/api/doctor?target=hapi"), 400, "bad_input")
+    refused(ask(hub, "GET", "/api/doctor?target=hapi&path=--apply"), 400, "bad_input")
+    numbers = ask(hub, "GET", "/metrics").body.decode()
+    assert 'holdfast_tasks{status="succeeded",agent="demo"} 1\n' in numbers
+    assert "holdfast_store_up 1\n" in numbers
+
+
+def test_sessions_that_an_agent_had_without_us_are_adopted(hub: RunningHub, tmp_path: Path) -> None:
+    ours = done(hub)
+    other = Terminal(Home(str(tmp_path / "other")), hub.terminal.cwd)
+    other.env["HOLDFAST_DEMO_HOME"] = hub.terminal.env["HOLDFAST_DEMO_HOME"]
+    other.run({"say": "elsewhere"})
+    refused(ask(hub, "POST", "/api/adopt", {"agent": "nobody"}), 404, "not_found")
+    assert get(hub, "/api/adopt")["running"] is False
+    begun = ask(hub, "POST", "/api/adopt", {"agent": "demo"})
+    assert begun.status == 202 and begun.json["job"]
+    ended = hub.terminal.until(lambda: not (now := get(hub, "/api/adopt"))["running"] and now)
+    assert ended == {"agent": "demo", "done": 1, "of": 1, "problems": [], "running": False}
+    (new,) = [one["id"] for one in get(hub, "/api/sessions")["sessions"] if one["id"] != ours]
+    events = get(hub, f"/api/sessions/{new}/events")["events"]
+    assert [e["body"]["text"] for e in events if e["kind"] == "assistant"] == ["elsewhere"]
+    assert all(e["replayed"] for e in events if e["kind"] in ("user", "assistant"))
+    assert "demo" not in [one["agent"] for one in get(hub, "/api/adoptable")["agents"]]

@@ -13,6 +13,8 @@ from litestar.response.base import ASGIResponse
 from holdfast.errors import BadInput
 from holdfast.hub.answers import fails, raw, told
 from holdfast.hub.given import By, TheHub
+from holdfast.model.change import Change, Describe, PatchMetadata
+from holdfast.model.commit import Commit
 from holdfast.model.session import ArchiveNote, Deletion, Link, Session, State, Worktree
 from holdfast.model.task import Status
 from holdfast.model.token import Token
@@ -150,15 +152,17 @@ async def show_session(hub: TheHub, session: FromPath[str]) -> Shown:
 async def patch_session(hub: TheHub, session: FromPath[str], data: JSONBody[Patch]) -> Session:
     """The session as it is then; `version_mismatch` carries the current version and metadata."""
     found = await hub.resolve(session)
-    if data.metadata is None and data.title is msgspec.UNSET:
-        raise BadInput("nothing to change: give metadata, title or both")
+    changes: list[Change] = []
     if data.metadata is not None:
         if data.version is None:
             raise BadInput("metadata is patched on the version that was seen: give version")
-        changed = await hub.store.patch_metadata(found, data.metadata, data.version)
+        changes.append(PatchMetadata(patch=data.metadata, version=data.version))
     if data.title is not msgspec.UNSET:
-        changed = await hub.store.describe(found, title=data.title)
-    return changed
+        changes.append(Describe(title=data.title))
+    if not changes:
+        raise BadInput("nothing to change: give metadata, title or both")
+    await hub.store.commit(Commit(found, changes))
+    return await hub.store.session(found)
 
 
 @post(

@@ -90,7 +90,8 @@ class SqliteStore(BaseStore):
 
     async def mark(self) -> object | None:
         """See the contract."""
-        return id(self), self._reader().execute("pragma data_version").fetchone()
+        with translated(self._path):
+            return id(self), self._reader().execute("pragma data_version").fetchone()
 
     def listen(self) -> SqliteListener:
         """An ear for commits of this process at once, and of others within a moment."""
