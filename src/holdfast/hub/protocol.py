@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+CUT = "holdfast.cut"  # in a request's extensions: what ends its connection, whatever waits to be sent
 HEAD = 64 * 1024  # bytes of a request's first line and headers
 
 
@@ -24,6 +25,7 @@ class Protocol(HttpToolsProtocol):
         """A head begins."""
         self._head = 0
         super().on_message_begin()
+        self.scope["extensions"] = {CUT: {"cut": self.transport.abort}}
 
     def on_headers_complete(self) -> None:
         """The head has ended."""

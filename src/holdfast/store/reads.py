@@ -173,11 +173,18 @@ async def sessions(
     )
     more = len(rows) > limit
     rows = rows[:limit]
-    following = f"{rows[-1]['updated_at']}/{rows[-1]['n']}" if more else None
-    if not metadata:
-        for row in rows:
+    following = _cursor(rows[-1]) if more else None
+    for row in rows:
+        if metadata:
+            row["cursor"] = _cursor(row)
+        else:
             del row["metadata"]
     return [session_view(row) for row in rows], following
+
+
+def _cursor(row: Json) -> str:
+    """Where the page after that row begins."""
+    return f"{row['updated_at']}/{row['n']}"
 
 
 def like(text: str) -> str:
