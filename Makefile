@@ -25,9 +25,9 @@ $(READY): pyproject.toml
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
 
-# The kill loop at length; HOLDFAST_TORTURE=10000 for a long night.
+# The kill loops at length; HOLDFAST_TORTURE=10000 for a long night.
 torture: $(READY)
-	HOLDFAST_TORTURE=$${HOLDFAST_TORTURE:-500} $(BIN)/python -m pytest -n auto tests/crash/test_kill_loop.py
+	HOLDFAST_TORTURE=$${HOLDFAST_TORTURE:-500} $(BIN)/python -m pytest -n auto tests/crash/test_kill_loop.py tests/hub/test_follow_kills.py
 
 # Real agent CLIs and the Cursor SDK, pinned, against fake models in a namespace that has nothing but loopback.
 test-agents: $(READY)

@@ -15,6 +15,7 @@ from bench import (
     doctor_hermes,
     heal,
     history,
+    hub,
     importing,
     reading,
     running,
@@ -33,6 +34,7 @@ SUITES = {
     "import": importing.run,
     "doctor": doctor.run,
     "doctor-hermes": doctor_hermes.run,
+    "hub": hub.run,
 }
 
 ON_REQUEST = {"agents": agents.run}  # they must be installed first

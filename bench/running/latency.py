@@ -30,7 +30,7 @@ async def run(quick: bool) -> list[Measured]:
     """All of it."""
     config = f"[agents.{AGENT}]\ncommand = {json.dumps(PROGRAM)}\n"
     results = []
-    with tempfile.TemporaryDirectory() as folder, _fine_looks():
+    with tempfile.TemporaryDirectory() as folder, fine_looks():
         ours, pipe = Place(os.path.join(folder, "ours"), config), Place(os.path.join(folder, "pipe"), config)
         async with (
             ours.store() as spooled,
@@ -41,15 +41,16 @@ async def run(quick: bool) -> list[Measured]:
             for rate, seconds, rounds in ((20, 3, 1), (500, 2, 1)) if quick else ((20, 10, 3), (500, 4, 3)):
                 words = f"{rate * seconds} {rate}"
                 pairs = await in_turns(
-                    lambda words=words: _late(spooled, ours.cwd, words),  # type: ignore[misc]
-                    lambda words=words: _late(piped, pipe.cwd, words),  # type: ignore[misc]
+                    lambda words=words: from_store(spooled, ours.cwd, words),  # type: ignore[misc]
+                    lambda words=words: from_store(piped, pipe.cwd, words),  # type: ignore[misc]
                     rounds,
                 )
-                results += _rows(f"byte to commit, {rate} lines/s", pairs)
+                results += rows(f"byte to commit, {rate} lines/s", pairs)
     return results
 
 
-async def _late(store: BaseStore, cwd: str, words: str) -> Late:
+async def from_store(store: BaseStore, cwd: str, words: str) -> Late:
+    """As a follower of the store sees it."""
     late: Late = []
 
     def heard(event: Event) -> None:
@@ -64,7 +65,7 @@ async def _late(store: BaseStore, cwd: str, words: str) -> Late:
 
 
 @contextmanager
-def _fine_looks() -> Iterator[None]:
+def fine_looks() -> Iterator[None]:
     """See commits of other processes when they are made; a follower looks less often as a rule."""
     usual, sqlite.LOOK_S = sqlite.LOOK_S, FINE_S
     try:
@@ -73,14 +74,15 @@ def _fine_looks() -> Iterator[None]:
         sqlite.LOOK_S = usual
 
 
-def _rows(what: str, pairs: list[tuple[Late, Late]]) -> list[Measured]:
-    rows = []
+def rows(what: str, pairs: list[tuple[Late, Late]]) -> list[Measured]:
+    """The lines of the table."""
+    found = []
     for share in (50, 99):
         at = [(_percentile(mine, share), _percentile(base, share)) for mine, base in pairs]
-        rows.append(measured(f"{what}: p{share}", "from a pipe", at))
+        found.append(measured(f"{what}: p{share}", "from a pipe", at))
     above = [(mine - base, ALLOWED_S) for mine, base in at]
-    rows.append(measured(f"{what}: p99 above the pipe's", "what is allowed", above, budget="≤ 1"))
-    return rows
+    found.append(measured(f"{what}: p99 above the pipe's", "what is allowed", above, budget="≤ 1"))
+    return found
 
 
 def _percentile(late: Late, share: int) -> float:

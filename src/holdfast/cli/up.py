@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import options, output
 from holdfast.cli.who import who
+from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.hub.door import Door
@@ -64,7 +65,11 @@ def run(given: argparse.Namespace) -> int:
 
 async def _tell_adoptable(door: Door) -> None:
     """Say whose sessions could be adopted, once that is known."""
-    for one in await door.adopting.adoptable():
+    try:
+        found = await door.adopting.adoptable()
+    except HoldfastError:  # the hub ends just now, or its store is away
+        return
+    for one in found:
         told = f"{one.sessions} sessions that are not here yet; `holdfast import {one.agent}` adopts them"
         print(f"holdfast: {one.agent}: {told}", file=sys.stderr)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 from litestar import get, post
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
 
 from holdfast.hub.adopting import Adoptable, Adopting, Progress
 from holdfast.hub.answers import fails
@@ -33,7 +35,7 @@ class Job(msgspec.Struct, frozen=True):
     summary="Sessions of agents' own stores that are not here yet",
     responses=fails(),
 )
-async def list_adoptable(adopting: Adopting) -> Adoptables:
+async def list_adoptable(adopting: NamedDependency[Adopting]) -> Adoptables:
     """How many each agent has; the look may be a minute old."""
     return Adoptables(await adopting.adoptable())
 
@@ -45,7 +47,7 @@ async def list_adoptable(adopting: Adopting) -> Adoptables:
     status_code=202,
     responses=fails(404, 409, 413),
 )
-async def adopt(adopting: Adopting, data: Whose) -> Job:
+async def adopt(adopting: NamedDependency[Adopting], data: JSONBody[Whose]) -> Job:
     """What was begun; none is taken twice."""
     return Job((await adopting.start(data.agent)).agent)
 
@@ -56,7 +58,7 @@ async def adopt(adopting: Adopting, data: Whose) -> Job:
     summary="How far the import has come",
     responses=fails(),
 )
-async def show_adoption(adopting: Adopting) -> Progress:
+async def show_adoption(adopting: NamedDependency[Adopting]) -> Progress:
     """The one that runs, or the last one; an empty one where there was none."""
     return adopting.progress or Progress("", 0, 0, [], False)
 

@@ -9,7 +9,7 @@ from litestar import get
 
 from holdfast.agents.looking import look
 from holdfast.hub.answers import fails
-from holdfast.hub.hub import Hub
+from holdfast.hub.given import TheHub
 
 
 class Agent(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Agents(msgspec.Struct, frozen=True):
     summary="What is installed here, and what is known not to work with it",
     responses=fails(),
 )
-async def list_agents(hub: Hub) -> Agents:
+async def list_agents(hub: TheHub) -> Agents:
     """Every agent of the registry; the look may be half a minute old."""
     context = hub.context
     found = hub.agents.get("")

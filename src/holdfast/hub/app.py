@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 from litestar import Litestar, Request
-from litestar.di import Provide
+from litestar.di import NamedDependency, Provide
 from litestar.enums import MediaType
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.params import Parameter
+from litestar.params import HeaderParameter
 from litestar.response.base import Response
 from litestar.types import ASGIApp
 
@@ -65,9 +65,9 @@ CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_n
 log = logging.getLogger(__name__)
 
 Asked = Request[Any, Any, Any]
-By = Annotated[
+Said = Annotated[
     str | None,
-    Parameter(header="X-Holdfast-By", description="In whose name; percent-encoded. Else the hub's user."),
+    HeaderParameter(name="X-Holdfast-By", description="In whose name; percent-encoded. Else the hub's user."),
 ]
 
 
@@ -102,7 +102,7 @@ def bare(hub: Hub, adopting: Adopting) -> Litestar:
     )
 
 
-def _by(hub: Hub, said: By = None) -> str:
+def _by(hub: NamedDependency[Hub], said: Said = None) -> str:
     """In whose name something is done."""
     return unquote(said, errors="replace")[:NAME].strip() if said and said.strip() else hub.by
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import post
+from litestar.params import FromPath, JSONBody
 
 from holdfast.drive.driver import Policy
 from holdfast.errors import BadInput
 from holdfast.hub.answers import fails
-from holdfast.hub.hub import Hub
+from holdfast.hub.given import By, TheHub
 from holdfast.model.task import Task
 from holdfast.work import dispatch as dispatching
 from holdfast.work import redispatching
@@ -84,7 +85,7 @@ class Redispatched(msgspec.Struct, frozen=True):
     summary="Run a prompt: in the session of its key where that is safe, else in a fresh one",
     responses=fails(404, 409, 413),
 )
-async def dispatch(hub: Hub, by: str, data: Prompt) -> Queued:
+async def dispatch(hub: TheHub, by: By, data: JSONBody[Prompt]) -> Queued:
     """The task that was queued."""
     for name, path in (("cwd", data.cwd), ("here", data.here)):
         if path is not None and not os.path.isabs(path):
@@ -99,9 +100,9 @@ async def dispatch(hub: Hub, by: str, data: Prompt) -> Queued:
     summary="Go on with a session, if its verdict allows that or somebody says so",
     responses=fails(404, 409, 413),
 )
-async def resume_session(hub: Hub, by: str, session: str, data: GoOn) -> Queued:
+async def resume_session(hub: TheHub, by: By, session: FromPath[str], data: JSONBody[GoOn]) -> Queued:
     """The task that was queued; it may be in a new session."""
-    wish = Wish(session=await hub.store.resolve(session), **msgspec.structs.asdict(data))
+    wish = Wish(session=await hub.resolve(session), **msgspec.structs.asdict(data))
     return _queued(await dispatching.dispatch(hub.context, wish, by=by))
 
 
@@ -112,7 +113,7 @@ async def resume_session(hub: Hub, by: str, session: str, data: GoOn) -> Queued:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def redispatch(hub: Hub, by: str, data: Once | None = None) -> Redispatched:
+async def redispatch(hub: TheHub, by: By, data: JSONBody[Once | None] = None) -> Redispatched:
     """What became of each."""
     keys = None if data is None else data.keys
     came = Redispatched([], [])

@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import msgspec
 from litestar import get, post
+from litestar.params import FromQuery, JSONBody
 from litestar.response.base import ASGIResponse
 
 from holdfast import errors
 from holdfast.hub import command
 from holdfast.hub.answers import fails, json, told
-from holdfast.hub.hub import Hub
+from holdfast.hub.given import TheHub
 from holdfast.recover import heal
 
 Target = Literal["self", "hapi", "hermes"]
@@ -61,7 +62,9 @@ class Receipt(msgspec.Struct, frozen=True):
     summary="What is wrong with our home or another tool's, and what would mend it",
     responses={**told(200, Diagnosis), **fails(404, 409)},
 )
-async def diagnose(hub: Hub, target: Target = "self", path: str | None = None) -> ASGIResponse:
+async def diagnose(
+    hub: TheHub, target: FromQuery[Target] = "self", path: FromQuery[str | None] = None
+) -> ASGIResponse:
     """Looks at everything, content included; changes nothing."""
     return json(await command.run(hub, *_words(target, path)))
 
@@ -73,7 +76,7 @@ async def diagnose(hub: Hub, target: Target = "self", path: str | None = None) -
     status_code=200,
     responses={**told(200, Receipt), **fails(404, 409, 413)},
 )
-async def apply_plan(hub: Hub, data: Plan) -> ASGIResponse:
+async def apply_plan(hub: TheHub, data: JSONBody[Plan]) -> ASGIResponse:
     """The receipt; `plan_changed` where it was made from another state."""
     if not data.fingerprint.isalnum():
         raise errors.BadInput(f"{data.fingerprint!r} is no fingerprint of a plan")

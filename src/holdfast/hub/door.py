@@ -12,6 +12,7 @@ from holdfast.hub import app, port, presence, secret
 from holdfast.hub.access import Access
 from holdfast.hub.adopting import Adopting
 from holdfast.hub.hub import Hub
+from holdfast.hub.protocol import Protocol
 from holdfast.hub.settings import HubSettings
 
 GRACE_S = 5  # for requests that are being answered when the hub ends
@@ -39,7 +40,7 @@ class Door:
         self._server = _Server(
             uvicorn.Config(
                 app.make(hub, access, self.adopting),
-                http="httptools",
+                http=Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

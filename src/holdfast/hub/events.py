@@ -6,16 +6,16 @@ from typing import Annotated
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import FromPath, QueryParameter
 from litestar.response.base import ASGIResponse
 
 from holdfast.hub.answers import fails, raw, told
-from holdfast.hub.hub import Hub
+from holdfast.hub.given import TheHub
 from holdfast.model.event import Event
 from holdfast.store import reads
 
-After = Annotated[int, Parameter(ge=0, le=10**15, description="The seq to go on from.")]
-Limit = Annotated[int, Parameter(ge=1, le=reads.PAGE)]
+After = Annotated[int, QueryParameter(ge=0, le=10**15, description="The seq to go on from.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=reads.PAGE)]
 
 
 class Events(msgspec.Struct, frozen=True):
@@ -31,9 +31,11 @@ class Events(msgspec.Struct, frozen=True):
     summary="A session's events after a seq, in order",
     responses={**told(200, Events), **fails(404, 409)},
 )
-async def list_events(hub: Hub, session: str, after: After = 0, limit: Limit = reads.PAGE) -> ASGIResponse:
+async def list_events(
+    hub: TheHub, session: FromPath[str], after: After = 0, limit: Limit = reads.PAGE
+) -> ASGIResponse:
     """A page of the log, its bodies as they were stored; long ones make a page shorter than its limit."""
-    found = await hub.store.resolve(session)
+    found = await hub.resolve(session)
     lines = await hub.store.event_lines(found, after=after, limit=limit)
     last = (await hub.store.session(found)).events
     end = after + len(lines)

@@ -53,6 +53,7 @@ class Feed:
 
     def leave(self, subscriber: Subscriber) -> None:
         """The reader is gone."""
+        subscriber.leave()
         if subscriber.session is None:
             self._of_all.discard(subscriber)
             return

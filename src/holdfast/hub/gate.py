@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
@@ -11,6 +11,7 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from holdfast import errors
 from holdfast.hub import pages, problem
 from holdfast.hub.access import HEADERS, Access, Asked
+from holdfast.hub.hub import SLASH
 
 _STRICT = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
@@ -44,6 +45,8 @@ class Gate:
         except errors.NotLetIn as refused:
             await self._refuse(asked, refused, send)
             return
+        if b"%2f" in scope["raw_path"].lower():
+            scope["path"] = _whole(scope["raw_path"])
         if asked.path == "/" and asked.method == "GET" and asked.token is not None:
             await self._let_in(asked, send)
             return
@@ -76,6 +79,12 @@ class Gate:
             return
         more = [(b"location", b"/"), (b"set-cookie", self._access.baked().encode())]
         await _answer(send, 303, b"text/plain", b"", more)
+
+
+def _whole(path: bytes) -> str:
+    """A path whose names may have a slash in them: a session's key has."""
+    names = path.decode("latin-1").split("/")
+    return "/".join([unquote(name).replace("/", SLASH) for name in names])
 
 
 def _asked(scope: HTTPScope) -> Asked:

@@ -9,7 +9,8 @@ from litestar import get
 
 from holdfast import __version__
 from holdfast.hub.answers import fails
-from holdfast.hub.hub import Healed, Hub
+from holdfast.hub.given import TheHub
+from holdfast.hub.hub import Healed
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -23,7 +24,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 @get("/healthz", operation_id="health", summary="Whether the hub is well", responses=fails())
-async def health(hub: Hub) -> Health:
+async def health(hub: TheHub) -> Health:
     """Asks nothing of the store."""
     status: Literal["ok", "opening"] = "ok" if hub.is_open else "opening"
     return Health(status, __version__, hub.started_at, hub.location.kind, hub.healed)

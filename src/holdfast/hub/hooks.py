@@ -6,12 +6,14 @@ import logging
 from typing import Any
 
 from litestar import Request, post
+from litestar.params import FromPath
 
 from holdfast import config, errors
 from holdfast.forge import receiving, settings
 from holdfast.forge.receiving import Received
 from holdfast.forge.settings import Forge
 from holdfast.hub.answers import fails
+from holdfast.hub.given import TheHub
 from holdfast.hub.hub import Hub
 
 BODY = 4 * 1024 * 1024  # bytes of a delivery; that of an issue has some ten thousand
@@ -28,7 +30,7 @@ log = logging.getLogger(__name__)
     responses=fails(404, 409, 413),
     security=[],
 )
-async def receive_delivery(hub: Hub, forge: str, request: Request[Any, Any, Any]) -> Received:
+async def receive_delivery(hub: TheHub, forge: FromPath[str], request: Request[Any, Any, Any]) -> Received:
     """The task that it came to, now or when it was delivered first; or why it is ignored."""
     sender = receiving.known(_forges(hub), forge)
     headers = {name.lower(): value for name, value in request.headers.items()}

@@ -19,8 +19,10 @@ from holdfast.store.contract import Store
 from holdfast.store.location import Location
 from holdfast.work.context import Context
 
+SLASH = "\x1f"  # in the place of one that is part of a name, not of the path
 VERDICT_S = 3.0  # while the log has not grown
 ADOPTABLE_S = 60.0  # a look reads the names in all stores of agents
+LIST_S = 60.0  # while nothing was committed
 AGENTS_S = 30.0  # each look starts every agent once, to ask its version
 
 
@@ -57,6 +59,7 @@ class Hub:
         self.verdicts: Recent[Verdict] = Recent(VERDICT_S)
         self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
         self.adoptable: Recent[list[tuple[str, int]]] = Recent(ADOPTABLE_S)
+        self.lists: Recent[bytes] = Recent(LIST_S, 32)
         self.requests: Counter[int] = Counter()  # answered, by status
         self._open = asyncio.Event()
         self._context: Context | None = None
@@ -73,6 +76,10 @@ class Hub:
     def store(self) -> Store:
         """Its store."""
         return self.context.store
+
+    async def resolve(self, name: str) -> str:
+        """The session meant by what stands in an address: an id, a unique beginning of one, or a key."""
+        return await self.store.resolve(name.replace(SLASH, "/"))
 
     @property
     def is_open(self) -> bool:

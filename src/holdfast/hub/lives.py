@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from holdfast import clock
 from holdfast.errors import BadInput
 from holdfast.home import Home
 from holdfast.hub.answers import fails
-from holdfast.hub.hub import Hub
+from holdfast.hub.given import TheHub
 
 TOUCH_S = 5.0
 KEPT = 1000  # lives that are told
@@ -98,8 +98,8 @@ def told(lines: Iterable[str]) -> list[Life]:
 
 @get("/api/lives", operation_id="listLives", summary="When a hub was up on this home", responses=fails())
 async def list_lives(
-    hub: Hub,
-    since: Annotated[str | None, Parameter(description="As 2026-01-31T12:00:00.000000Z.")] = None,
+    hub: TheHub,
+    since: Annotated[str | None, QueryParameter(description="As 2026-01-31T12:00:00.000000Z.")] = None,
 ) -> Lives:
     """Those that were up then or later, at most the last thousand."""
     if since is not None and not clock.is_stamp(since):

@@ -13,7 +13,7 @@ from litestar.response.base import ASGIResponse
 from holdfast import __version__
 from holdfast.errors import HoldfastError
 from holdfast.hub.answers import fails, raw, told
-from holdfast.hub.hub import Hub
+from holdfast.hub.given import TheHub
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,7 +26,7 @@ Sample = tuple[dict[str, str], float]
     summary="Numbers for Prometheus",
     responses={**told(200, str, "text/plain"), **fails()},
 )
-async def metrics(hub: Hub) -> ASGIResponse:
+async def metrics(hub: TheHub) -> ASGIResponse:
     """In its text format; without those of the store while that does not answer."""
     parts = [
         _metric("info", "gauge", [({"version": __version__, "store": hub.location.kind}, 1)]),

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from holdfast.hub.answers import fails
-from holdfast.hub.hub import Healed, Hub
+from holdfast.hub.given import TheHub
+from holdfast.hub.hub import Healed
 from holdfast.model.task import ACTIVE, Task
 from holdfast.store import contract
 
@@ -56,7 +57,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 @get("/api/overview", operation_id="overview", summary="All at a glance", responses=fails())
-async def overview(hub: Hub, days: Annotated[int, Parameter(ge=1, le=366)] = 14) -> Overview:
+async def overview(hub: TheHub, days: Annotated[int, QueryParameter(ge=1, le=366)] = 14) -> Overview:
     """In numbers, of the last `days` days."""
     today = datetime.datetime.now(datetime.UTC).date()
     wanted = [str(today - datetime.timedelta(days=back)) for back in reversed(range(days))]

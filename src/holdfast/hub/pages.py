@@ -1,4 +1,4 @@
-"""The page: files of this package, and nothing else."""
+"""The page: the files in one folder of this package, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from litestar import Request, get
+from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 
 from holdfast.errors import NotFound
@@ -48,13 +49,12 @@ async def index(request: Request[Any, Any, Any]) -> ASGIResponse:
 
 
 @get("/page/{name:path}", include_in_schema=False)
-async def file(request: Request[Any, Any, Any], name: str) -> ASGIResponse:
+async def file(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIResponse:
     """A file of the page."""
-    path = os.path.realpath(os.path.join(FOLDER, str(name).lstrip("/")))
-    inside = path.startswith(os.path.realpath(FOLDER) + os.sep)
-    found = _read(path) if inside and "\0" not in path else None
-    if found is None:
-        raise NotFound(f"there is no file {str(name)!r}")
+    wanted = str(name).removeprefix("/")
+    found = _read(os.path.join(FOLDER, wanted)) if wanted in os.listdir(FOLDER) else None
+    if found is None or wanted.startswith("."):
+        raise NotFound(f"there is no file {wanted!r}")
     return _answer(request, found)
 
 

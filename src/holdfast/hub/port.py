@@ -9,7 +9,7 @@ from holdfast.errors import PortTaken
 from holdfast.hub.settings import PORT
 
 BACKLOG = 2048
-LOST_MS = 60_000  # a reader that takes nothing for so long is gone
+LOST_MS = 120_000  # a reader that takes nothing for so long is gone
 
 
 def bind(host: str, port: int | None) -> socket.socket:

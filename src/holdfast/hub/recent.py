@@ -13,8 +13,9 @@ KEPT = 1000
 class Recent(Generic[T]):
     """Values by name, each for some seconds and only while its mark is the same."""
 
-    def __init__(self, fresh_s: float):
+    def __init__(self, fresh_s: float, kept: int = KEPT):
         self._fresh_s = fresh_s
+        self._most = kept
         self._kept: dict[str, tuple[object, float, T]] = {}
 
     def get(self, name: str, mark: object = None) -> T | None:
@@ -30,7 +31,7 @@ class Recent(Generic[T]):
 
     def keep(self, name: str, value: T, mark: object = None) -> T:
         """Remember one."""
-        if len(self._kept) >= KEPT:
+        if len(self._kept) >= self._most:
             self._kept.clear()
         self._kept[name] = (mark, time.monotonic(), value)
         return value

@@ -7,11 +7,14 @@ from urllib.parse import quote
 
 import msgspec
 from litestar import Response, delete, get, patch, post
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.response.base import ASGIResponse
 
 from holdfast.errors import BadInput
-from holdfast.hub.answers import fails
-from holdfast.hub.hub import Hub
+from holdfast.hub.answers import fails, raw, told
+from holdfast.hub.given import By, TheHub
+from holdfast.model.change import Change, Describe, PatchMetadata
+from holdfast.model.commit import Commit
 from holdfast.model.session import ArchiveNote, Deletion, Link, Session, State, Worktree
 from holdfast.model.task import Status
 from holdfast.model.token import Token
@@ -20,7 +23,7 @@ from holdfast.work import removing, trusting
 BY_HAND = "by hand"
 
 Which = Literal["present", "live", "archived", "deleted", "all"]
-Limit = Annotated[int, Parameter(ge=1, le=500)]
+Limit = Annotated[int, QueryParameter(ge=1, le=500)]
 Reason = Annotated[str, msgspec.Meta(max_length=4000)]
 
 
@@ -92,30 +95,40 @@ class Trusted(msgspec.Struct, frozen=True):
     reason: str
 
 
-@get("/api/sessions", operation_id="listSessions", summary="Sessions, the latest first", responses=fails(404))
+@get(
+    "/api/sessions",
+    operation_id="listSessions",
+    summary="Sessions, the latest first",
+    responses={**told(200, Sessions), **fails(404)},
+)
 async def list_sessions(
-    hub: Hub,
-    which: Annotated[Which, Parameter(query="state")] = "present",
-    agent: str = "",
-    key: str = "",
-    text: str = "",
-    status: Status | None = None,
-    empty: bool = False,
-    before: str | None = None,
+    hub: TheHub,
+    which: Annotated[Which, QueryParameter(name="state")] = "present",
+    agent: FromQuery[str] = "",
+    key: FromQuery[str] = "",
+    text: FromQuery[str] = "",
+    status: FromQuery[Status | None] = None,
+    empty: FromQuery[bool] = False,
+    before: FromQuery[str | None] = None,
     limit: Limit = 50,
-) -> Sessions:
+) -> ASGIResponse:
     """A page of headers; `before` is the `next` of the page before, `status` that of the last task."""
-    page = await hub.store.sessions(
-        state=which,
-        agent=agent,
-        key=key,
-        text=text,
-        status=status or "",
-        empty=empty,
-        before=before,
-        limit=limit,
-    )
-    return Sessions([_header(session) for session in page.sessions], page.next)
+    wanted: dict[str, Any] = {
+        "state": which,
+        "agent": agent,
+        "key": key,
+        "text": text,
+        "status": status or "",
+        "empty": empty,
+        "before": before,
+        "limit": limit,
+    }
+    name, mark = repr(wanted), await hub.store.mark()
+    body = None if mark is None else hub.lists.get(name, mark)  # whoever polls, mostly finds nothing new
+    if body is None:
+        headers, following = await hub.store.headers(**wanted)
+        body = hub.lists.keep(name, msgspec.json.encode({"sessions": headers, "next": following}), mark)
+    return raw(body)
 
 
 @get(
@@ -124,9 +137,9 @@ async def list_sessions(
     summary="A session's header with its metadata, and its tokens",
     responses=fails(404, 409),
 )
-async def show_session(hub: Hub, session: str) -> Shown:
+async def show_session(hub: TheHub, session: FromPath[str]) -> Shown:
     """All about one session but its events."""
-    found = await hub.store.resolve(session)
+    found = await hub.resolve(session)
     return Shown(await hub.store.session(found), await hub.store.tokens(found))
 
 
@@ -136,18 +149,20 @@ async def show_session(hub: Hub, session: str) -> Shown:
     summary="Merge a JSON merge patch into the metadata, or set the title",
     responses=fails(404, 409, 413),
 )
-async def patch_session(hub: Hub, session: str, data: Patch) -> Session:
+async def patch_session(hub: TheHub, session: FromPath[str], data: JSONBody[Patch]) -> Session:
     """The session as it is then; `version_mismatch` carries the current version and metadata."""
-    found = await hub.store.resolve(session)
-    if data.metadata is None and data.title is msgspec.UNSET:
-        raise BadInput("nothing to change: give metadata, title or both")
+    found = await hub.resolve(session)
+    changes: list[Change] = []
     if data.metadata is not None:
         if data.version is None:
             raise BadInput("metadata is patched on the version that was seen: give version")
-        changed = await hub.store.patch_metadata(found, data.metadata, data.version)
+        changes.append(PatchMetadata(patch=data.metadata, version=data.version))
     if data.title is not msgspec.UNSET:
-        changed = await hub.store.describe(found, title=data.title)
-    return changed
+        changes.append(Describe(title=data.title))
+    if not changes:
+        raise BadInput("nothing to change: give metadata, title or both")
+    await hub.store.commit(Commit(found, changes))
+    return await hub.store.session(found)
 
 
 @post(
@@ -157,9 +172,11 @@ async def patch_session(hub: Hub, session: str, data: Patch) -> Session:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def archive_session(hub: Hub, by: str, session: str, data: Why | None = None) -> Session:
+async def archive_session(
+    hub: TheHub, by: By, session: FromPath[str], data: JSONBody[Why | None] = None
+) -> Session:
     """The archived session."""
-    found = await hub.store.resolve(session)
+    found = await hub.resolve(session)
     return await hub.store.archive(found, by, (data or Why()).reason)
 
 
@@ -170,9 +187,9 @@ async def archive_session(hub: Hub, by: str, session: str, data: Why | None = No
     status_code=200,
     responses=fails(404, 409),
 )
-async def unarchive_session(hub: Hub, by: str, session: str) -> Session:
+async def unarchive_session(hub: TheHub, by: By, session: FromPath[str]) -> Session:
     """The live session."""
-    return await hub.store.unarchive(await hub.store.resolve(session), by)
+    return await hub.store.unarchive(await hub.resolve(session), by)
 
 
 @delete(
@@ -182,9 +199,11 @@ async def unarchive_session(hub: Hub, by: str, session: str) -> Session:
     status_code=200,
     responses=fails(404, 409),
 )
-async def delete_session(hub: Hub, by: str, session: str, reason: Reason = BY_HAND) -> Response[Removed]:
+async def delete_session(
+    hub: TheHub, by: By, session: FromPath[str], reason: FromQuery[Reason] = BY_HAND
+) -> Response[Removed]:
     """The deleted session."""
-    found = await hub.store.resolve(session)
+    found = await hub.resolve(session)
     deleted, stays = await removing.delete(hub.store, found, by, reason)
     headers = {} if stays is None else {"x-holdfast-notice": quote(stays)}
     return Response(Removed(**msgspec.structs.asdict(deleted), worktree_stays=stays), headers=headers)
@@ -197,9 +216,9 @@ async def delete_session(hub: Hub, by: str, session: str, reason: Reason = BY_HA
     status_code=200,
     responses=fails(404, 409),
 )
-async def restore_session(hub: Hub, by: str, session: str) -> Session:
+async def restore_session(hub: TheHub, by: By, session: FromPath[str]) -> Session:
     """The session as it was."""
-    return await hub.store.restore(await hub.store.resolve(session), by)
+    return await hub.store.restore(await hub.resolve(session), by)
 
 
 @post(
@@ -209,15 +228,11 @@ async def restore_session(hub: Hub, by: str, session: str) -> Session:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def trust_session(hub: Hub, by: str, session: str, data: Why) -> Trusted:
+async def trust_session(hub: TheHub, by: By, session: FromPath[str], data: JSONBody[Why]) -> Trusted:
     """What was recorded; that task no longer counts."""
-    found = await hub.store.resolve(session)
+    found = await hub.resolve(session)
     last = await trusting.trust(hub.store, found, by, data.reason)
     return Trusted(found, last.id, by, data.reason)
-
-
-def _header(session: Session) -> Header:
-    return Header(*[getattr(session, name) for name in Header.__struct_fields__])
 
 
 ROUTES = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from litestar.types import Receive, Scope, Send
 
@@ -11,6 +12,7 @@ from holdfast.hub import frame
 from holdfast.hub.answers import STREAM
 from holdfast.hub.hub import Hub
 from holdfast.hub.past import Past
+from holdfast.hub.protocol import CUT
 from holdfast.hub.subscriber import Subscriber
 from holdfast.work.journal import PASSING
 
@@ -36,6 +38,8 @@ class Stream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         subscriber = self._hub.feed.join(self._past.session)
+        extensions: dict[str, Any] = scope.get("extensions") or {}  # type: ignore[assignment]
+        subscriber.cut = extensions.get(CUT, {}).get("cut")
         watching = asyncio.create_task(_watch(receive, subscriber))
         try:
             if self._hub.stopping.is_set():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import FromPath, HeaderParameter, QueryParameter
 from litestar.types import ASGIApp
 
 from holdfast.hub.answers import STREAM, fails, told
+from holdfast.hub.given import TheHub
 from holdfast.hub.hub import Hub
 from holdfast.hub.past import Past, PastOfAll, PastOfOne
 from holdfast.hub.stream import Stream
@@ -19,10 +20,12 @@ ABOUT = (
     "on what came before, but begins at the start. `closing`: the hub ends the stream, and why."
 )
 
-LastId = Annotated[str | None, Parameter(header="Last-Event-ID", description="The id that was seen last.")]
+LastId = Annotated[
+    str | None, HeaderParameter(name="Last-Event-ID", description="The id that was seen last.")
+]
 After = Annotated[
     str | None,
-    Parameter(query="after", description="The same in the address; Last-Event-ID goes before it."),
+    QueryParameter(name="after", description="The same in the address; Last-Event-ID goes before it."),
 ]
 
 
@@ -34,9 +37,11 @@ After = Annotated[
     media_type=STREAM,
     responses={**told(200, str, STREAM, ABOUT), **fails(404, 409)},
 )
-async def follow_session(hub: Hub, session: str, last_id: LastId = None, after: After = None) -> ASGIApp:
+async def follow_session(
+    hub: TheHub, session: FromPath[str], last_id: LastId = None, after: After = None
+) -> ASGIApp:
     """The stream of one session."""
-    return await _stream(hub, PastOfOne(hub, await hub.store.resolve(session)), last_id, after)
+    return await _stream(hub, PastOfOne(hub, await hub.resolve(session)), last_id, after)
 
 
 @get(
@@ -46,7 +51,7 @@ async def follow_session(hub: Hub, session: str, last_id: LastId = None, after: 
     media_type=STREAM,
     responses={**told(200, str, STREAM, ABOUT), **fails()},
 )
-async def follow_all(hub: Hub, last_id: LastId = None, after: After = None) -> ASGIApp:
+async def follow_all(hub: TheHub, last_id: LastId = None, after: After = None) -> ASGIApp:
     """The stream of all sessions."""
     return await _stream(hub, PastOfAll(hub), last_id, after)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from holdfast.hub.frame import BEAT, Frame
 
 FRAMES = 4096  # that may wait
 BYTES = 8 * 1024 * 1024  # of them
+PIECE = 64 * 1024  # bytes that are sent at once; an event may be longer
+STUCK_S = 60.0  # for a reader that is too slow to take the reason why it is closed
 
 
 class Subscriber:
@@ -19,6 +22,8 @@ class Subscriber:
         self.why: str | None = None  # it is closed
         self.reset: str | None = None  # the log it read is another now
         self.missed = False  # it came to be too much while the past was being read
+        self.cut: Callable[[], None] | None = None  # ends its connection at once
+        self._left = False
         self._live = False
         self._frames: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
@@ -78,22 +83,26 @@ class Subscriber:
         self._wake()
 
     async def take(self, after: int) -> tuple[bytes, int]:
-        """All that waits beyond a place, as one piece, and the place it leads to; waits for something.
+        """The next of what waits beyond a place, and the place it leads to; waits for something.
+
+        A piece is no longer than it must be: each reader's connection has a copy of its own.
 
         Empty if the stream is closed or begins anew.
         """
         while True:
             if self.why is not None or self.reset is not None:
                 return b"", after
-            pieces = []
-            for place, data in self._frames:
+            pieces, size = [], 0
+            while self._frames and size < PIECE:
+                place, data = self._frames.popleft()
+                self._bytes -= len(data)
                 if place > after:
                     pieces.append(data)
+                    size += len(data)
                     after = place
-            self._frames.clear()
-            self._bytes = 0
-            pieces += self._partials.values()
-            self._partials.clear()
+            if not self._frames:
+                pieces += self._partials.values()
+                self._partials.clear()
             if self._beat and not pieces:
                 pieces.append(BEAT)
             self._beat = False
@@ -105,9 +114,18 @@ class Subscriber:
     def _overflow(self) -> None:
         if self._live:
             self.close("too slow: connect again and go on from the last id")
+            asyncio.get_running_loop().call_later(STUCK_S, self._end)
         else:
             self.missed = True
             self._drop()
+
+    def leave(self) -> None:
+        """The stream has ended."""
+        self._left = True
+
+    def _end(self) -> None:
+        if not self._left and self.cut is not None:
+            self.cut()
 
     def _drop(self) -> None:
         self._frames.clear()

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.drive.driver import Decision
 from holdfast.hub.answers import fails
-from holdfast.hub.hub import Hub
+from holdfast.hub.given import By, TheHub
 from holdfast.model.task import Status, Task
 from holdfast.work import steering
 
@@ -47,19 +47,19 @@ class Answered(msgspec.Struct, frozen=True):
     responses=fails(404, 409),
 )
 async def list_tasks(
-    hub: Hub,
-    session: str | None = None,
-    status: Status | None = None,
-    day: Annotated[str | None, Parameter(pattern=r"^\d{4}-\d{2}-\d{2}$")] = None,
-    limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
+    hub: TheHub,
+    session: FromQuery[str | None] = None,
+    status: FromQuery[Status | None] = None,
+    day: Annotated[str | None, QueryParameter(pattern=r"^\d{4}-\d{2}-\d{2}$")] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
 ) -> Tasks:
     """Those of one session, or of all; with one status, or any; of the day they ended or were queued on."""
-    of = await hub.store.resolve(session) if session else ""
+    of = await hub.resolve(session) if session else ""
     return Tasks(await hub.store.latest_tasks(session=of, status=status or "", day=day or "", limit=limit))
 
 
 @get("/api/tasks/{task:str}", operation_id="showTask", summary="One task", responses=fails(404, 409))
-async def show_task(hub: Hub, task: str) -> Task:
+async def show_task(hub: TheHub, task: FromPath[str]) -> Task:
     """All about it but its events."""
     return await hub.store.task(await hub.store.resolve_task(task))
 
@@ -71,7 +71,7 @@ async def show_task(hub: Hub, task: str) -> Task:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def cancel_task(hub: Hub, by: str, task: str, data: Stop | None = None) -> Task:
+async def cancel_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[Stop | None] = None) -> Task:
     """The task as it is now: one that waited is cancelled, one that runs was asked to stop."""
     return await steering.cancel(hub.store, task, by, twice=data is not None and data.now)
 
@@ -83,7 +83,7 @@ async def cancel_task(hub: Hub, by: str, task: str, data: Stop | None = None) ->
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def answer_task(hub: Hub, by: str, task: str, data: Answer) -> Answered:
+async def answer_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[Answer]) -> Answered:
     """The answers as they were recorded; whoever drives the task passes them on."""
     return Answered(await steering.answer(hub.store, task, data.answer, by, call=data.call))
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from holdfast.agents.find import find, version
 from holdfast.errors import HoldfastError
 from holdfast.hub import problem
 from holdfast.hub.answers import fails
+from holdfast.hub.given import TheHub
 from holdfast.hub.hub import Hub
 from holdfast.resume.rows import Action
 from holdfast.resume.verdict import Reason, Verdict, judge
@@ -47,9 +48,9 @@ class Verdicts(msgspec.Struct, frozen=True):
     summary="May this session be gone on with, and why",
     responses=fails(404, 409),
 )
-async def judge_session(hub: Hub, session: str, fork: bool = False) -> Verdict:
+async def judge_session(hub: TheHub, session: FromPath[str], fork: FromQuery[bool] = False) -> Verdict:
     """The verdict; `fork`: a copy is preferred to a new conversation where both will do."""
-    return await _judge(hub, await hub.store.resolve(session), fork=fork, whole=True)
+    return await _judge(hub, await hub.resolve(session), fork=fork, whole=True)
 
 
 @get(
@@ -59,8 +60,8 @@ async def judge_session(hub: Hub, session: str, fork: bool = False) -> Verdict:
     responses=fails(),
 )
 async def judge_sessions(
-    hub: Hub,
-    names: Annotated[list[str] | None, Parameter(query="session", max_items=50)] = None,
+    hub: TheHub,
+    names: Annotated[list[str] | None, QueryParameter(name="session", max_items=50)] = None,
 ) -> Verdicts:
     """One for each name; what is wrong with one does not stop the others."""
     found: dict[str, Judged] = {}
@@ -73,7 +74,7 @@ async def judge_sessions(
 
 
 async def _kept(hub: Hub, name: str) -> Verdict:
-    session = await hub.store.session(await hub.store.resolve(name))
+    session = await hub.store.session(await hub.resolve(name))
     kept = hub.verdicts.get(session.id, session.events)
     return kept or hub.verdicts.keep(session.id, await _judge(hub, session.id), session.events)
 

@@ -159,6 +159,10 @@ class Store(Protocol):
         """
         ...
 
+    async def headers(self, limit: int = 50, **wanted: Any) -> tuple[list[dict[str, Any]], str | None]:
+        """A page as `sessions` gives it, as plain values and without metadata: for long lists."""
+        ...
+
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
         """Merge a JSON merge patch into the metadata; VersionMismatch carries the current value."""
         ...
@@ -330,6 +334,10 @@ class Store(Protocol):
 
     async def overview(self, since: str, limit: int = 100) -> Overview:
         """All in numbers; of the tasks that ended since then, by day."""
+        ...
+
+    async def mark(self) -> object | None:
+        """Another one whenever anything was committed, by whatever process; None where that is not known."""
         ...
 
     async def native_ids(self, agent: str) -> set[str]:

@@ -147,8 +147,9 @@ async def sessions(
     empty: bool = False,
     before: str | None = None,
     limit: int = 50,
+    metadata: bool = True,
 ) -> tuple[list[Json], str | None]:
-    """Headers, the latest first, and the cursor of the next page."""
+    """Headers, the latest first, with or without their metadata, and the cursor of the next page."""
     check_limit(limit)
     before_at, before_n = LAST
     if not all(is_text(wanted) for wanted in (state, agent, key, text, status)):
@@ -172,9 +173,18 @@ async def sessions(
     )
     more = len(rows) > limit
     rows = rows[:limit]
+    following = _cursor(rows[-1]) if more else None
     for row in rows:
-        row["cursor"] = f"{row['updated_at']}/{row['n']}"
-    return [session_view(row) for row in rows], rows[-1]["cursor"] if more else None
+        if metadata:
+            row["cursor"] = _cursor(row)
+        else:
+            del row["metadata"]
+    return [session_view(row) for row in rows], following
+
+
+def _cursor(row: Json) -> str:
+    """Where the page after that row begins."""
+    return f"{row['updated_at']}/{row['n']}"
 
 
 def like(text: str) -> str:

@@ -28,6 +28,10 @@ class OverviewCalls(Engine):
 
         return await self.query(question)
 
+    async def mark(self) -> object | None:
+        """See the contract."""
+        return None
+
     async def native_ids(self, agent: str) -> set[str]:
         """See the contract."""
 

@@ -78,6 +78,10 @@ class SessionCalls(Engine):
         )
         return Page([tables.as_session(view) for view in views], next_page)
 
+    async def headers(self, limit: int = 50, **wanted: Any) -> tuple[list[dict[str, Any]], str | None]:
+        """See the contract."""
+        return await self.query(lambda sql: reads.sessions(sql, limit=limit, metadata=False, **wanted))
+
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
         """See the contract."""
         return await self._change_session(session, c.PatchMetadata(patch=patch, version=version))

@@ -88,6 +88,11 @@ class SqliteStore(BaseStore):
             finally:
                 db.execute("commit")
 
+    async def mark(self) -> object | None:
+        """See the contract."""
+        with translated(self._path):
+            return id(self), self._reader().execute("pragma data_version").fetchone()
+
     def listen(self) -> SqliteListener:
         """An ear for commits of this process at once, and of others within a moment."""
         return SqliteListener(self._listeners, self._reader())

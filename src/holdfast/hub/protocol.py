@@ -1,0 +1,33 @@
+"""HTTP as uvicorn speaks it, with a bound on what comes before a request's body."""
+
+from __future__ import annotations
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+CUT = "holdfast.cut"  # in a request's extensions: what ends its connection, whatever waits to be sent
+HEAD = 64 * 1024  # bytes of a request's first line and headers
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection."""
+
+    _head: int | None = None  # bytes of a head that is not whole yet
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece; a head that does not end is refused."""
+        super().data_received(data)
+        if self._head is not None and not self.transport.is_closing():
+            self._head += len(data)
+            if self._head > HEAD:
+                self.send_400_response("The head of the request is too large.")
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._head = 0
+        super().on_message_begin()
+        self.scope["extensions"] = {CUT: {"cut": self.transport.abort}}
+
+    def on_headers_complete(self) -> None:
+        """The head has ended."""
+        self._head = None
+        super().on_headers_complete()

@@ -1,0 +1,188 @@
+"""`holdfast up`, from its start to its end and across what happens to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from holdfast.hub.lives import Life, told
+from tests.contract.commands import HOLDFAST
+from tests.hub.asking import Listening, ask, get
+from tests.hub.running_hub import RunningHub, script
+
+
+def begin(hub: RunningHub, *steps: dict[str, object], key: str | None = None) -> dict[str, str]:
+    """Dispatch a script for the demo agent; {"task", "session"}."""
+    wish = {"prompt": script(*steps), "agent": "demo", "cwd": hub.terminal.cwd, "key": key}
+    answer = ask(hub, "POST", "/api/dispatch", wish)
+    assert answer.status == 201, answer
+    found: dict[str, str] = answer.json
+    return found
+
+
+def until_said(hub: RunningHub, session: str, text: str) -> None:
+    def is_said() -> bool:
+        return any(e["kind"] == "assistant" and e["body"] == {"text": text} for e in _events(hub, session))
+
+    hub.terminal.until(is_said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_cleanly_and_leaves_the_agents_running(hub: RunningHub, number: int) -> None:
+    made = begin(hub, {"say": "begun"}, {"tool": "waits", "run": "sleep 2"}, {"say": "done"})
+    until_said(hub, made["session"], "begun")
+    reading = Listening(hub, "/api/stream")
+    reading.frame()
+    assert hub.kill(number) == 0
+    with suppress(ConnectionError):
+        assert "stops" in reading.event("closing")["data"]
+    reading.close()
+    assert not os.path.exists(os.path.join(hub.terminal.home.path, "hub.json"))
+    hub.start()
+    hub.terminal.until(lambda: get(hub, f"/api/tasks/{made['task']}")["status"] == "succeeded")
+    said = [e["body"]["text"] for e in _events(hub, made["session"]) if e["kind"] == "assistant"]
+    assert said == ["begun", "done"]
+    lives = get(hub, "/api/lives")["lives"]
+    assert [life["end"] for life in lives] == ["stopped", "running"]
+
+
+def test_a_second_one_is_told_who_holds_the_home(hub: RunningHub) -> None:
+    problem = hub.terminal.asked_to_fail("up", "--port", "0", status=6)
+    assert problem["code"] == "store_busy"
+    assert f"`holdfast up`, process {hub.pid}" in problem["message"]
+
+
+def test_a_port_that_is_taken_is_said_so_unless_any_will_do(hub: RunningHub) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = str(taken.getsockname()[1])
+    assert hub.kill(signal.SIGTERM) == 0
+    with taken:
+        problem = hub.terminal.asked_to_fail("up", "--port", port, status=6)
+    assert problem["code"] == "port_taken" and port in problem["message"]
+    assert hub.terminal.asked_to_fail("up", "--port", "70000", status=2)["code"] == "bad_input"
+    hub.start()  # the failed ones have left nothing behind
+    assert [life["end"] for life in get(hub, "/api/lives")["lives"]] == ["stopped", "running"]
+
+
+def test_a_config_that_is_wrong_is_refused_before_anything_is_begun(hub: RunningHub) -> None:
+    hub.kill(signal.SIGTERM)
+    for text in ("[hub]\nprot = 1\n", "[hub]\nport = 99999\n", "[forges.x]\nkind = 3\n"):
+        hub.terminal.config(text)
+        assert hub.terminal.asked_to_fail("up", status=2)["code"] == "bad_input"
+
+
+def test_the_address_is_printed_for_a_person_to_open(hub: RunningHub) -> None:
+    hub.kill(signal.SIGTERM)
+    process = subprocess.Popen(
+        [*HOLDFAST, "up", "--port", "0"],
+        env=hub.terminal.env,
+        cwd=hub.terminal.cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("http://127.0.0.1:") and line.endswith(f"/?token={hub.token}\n")
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_a_ghost_of_a_run_is_gone_before_anybody_can_ask(hub: RunningHub) -> None:
+    made = begin(hub, {"say": "begun"}, {"tool": "waits", "run": "sleep 600"}, key="thread:1")
+    until_said(hub, made["session"], "begun")
+    before = _events(hub, made["session"])
+    hub.kill(signal.SIGKILL)
+    hub.terminal.end_all()
+    hub.start()
+    session = get(hub, "/api/sessions/thread%3A1")["session"]
+    assert session["last_status"] == "interrupted"
+    assert get(hub, "/api/sessions/thread%3A1/verdict")["action"] == "fresh"
+    assert get(hub, "/api/overview")["running"] == 0
+    assert [task["id"] for task in get(hub, "/api/overview")["interrupted"]] == [made["task"]]
+    assert [one["task"] for one in get(hub, "/healthz")["healed"]["settled"]] == [made["task"]]
+    after = _events(hub, made["session"])
+    assert after[: len(before)] == before and len(after) > len(before)
+    assert [life["end"] for life in get(hub, "/api/lives")["lives"]] == ["killed", "running"]
+
+
+def test_a_database_that_is_deleted_under_it_is_rebuilt_and_readers_are_told(hub: RunningHub) -> None:
+    made = begin(hub, {"say": "kept"})
+    hub.terminal.until(lambda: get(hub, f"/api/tasks/{made['task']}")["status"] == "succeeded")
+    _until_mirrored(hub, made["session"])
+    before = _events(hub, made["session"])
+    reading = Listening(hub, f"/api/sessions/{made['session']}/stream")
+    ids = [reading.event()["id"] for _ in before]
+    for ending in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(hub.terminal.home.database + ending)
+    gap = json.loads(reading.event("gap")["data"])
+    assert gap["session"] == made["session"] and gap["why"]
+    again = [reading.event() for _ in before]
+    assert [json.loads(frame["data"])["event"] for frame in again] == before
+    assert not {frame["id"] for frame in again} & set(ids)
+    reading.close()
+    assert get(hub, "/healthz")["status"] == "ok"
+    assert "session_missing" in [done["code"] for done in get(hub, "/healthz")["healed"]["done"]]
+    once_more = begin(hub, {"say": "works"})
+    hub.terminal.until(lambda: get(hub, f"/api/tasks/{once_more['task']}")["status"] == "succeeded")
+    foreign = Listening(hub, f"/api/sessions/{made['session']}/stream", **{"Last-Event-ID": ids[-1]})
+    assert json.loads(foreign.event("gap")["data"])["why"]
+    assert json.loads(foreign.event()["data"])["event"]["seq"] == 1
+    foreign.close()
+
+
+def test_what_was_healed_at_the_start_is_told(hub: RunningHub) -> None:
+    made = begin(hub, {"say": "kept"})
+    hub.terminal.until(lambda: get(hub, f"/api/tasks/{made['task']}")["status"] == "succeeded")
+    hub.kill(signal.SIGTERM)
+    shutil.rmtree(hub.terminal.home.sessions)
+    hub.start()
+    healed = get(hub, "/healthz")["healed"]
+    assert [(one["code"], one["subject"]) for one in healed["done"]] == [("mirror_missing", made["session"])]
+    assert get(hub, "/api/overview")["healed"] == healed
+
+
+def test_a_diary_with_odd_lines_tells_what_can_be_read() -> None:
+    at = [f"2026-01-0{day}T00:00:00.000000Z" for day in range(1, 7)]
+    lines = [
+        '{"down": "' + at[0] + '"}',  # of one whose begin is lost
+        '{"up": "' + at[0] + '"}',
+        "garbage",
+        '{"killed": "' + at[1] + '"}',
+        '{"up": 3}',
+        "[]",
+        '{"up": "' + at[2] + '"}',
+        '{"down": "' + at[3] + '"}',
+        '{"up": "' + at[4] + '"}',
+        '{"dow',
+    ]
+    assert told(lines) == [
+        Life(at[0], at[1], "killed"),
+        Life(at[2], at[3], "stopped"),
+        Life(at[4], None, "running"),
+    ]
+
+
+def _events(hub: RunningHub, session: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = get(hub, f"/api/sessions/{session}/events")["events"]
+    return found
+
+
+def _until_mirrored(hub: RunningHub, session: str) -> None:
+    last = get(hub, f"/api/sessions/{session}")["session"]["events"]
+
+    def is_level() -> bool:
+        with open(hub.terminal.home.mirror(session)) as file:
+            return len(file.readlines()) >= int(last)
+
+    hub.terminal.until(is_level)
