@@ -346,3 +346,31 @@ def test_a_worktree_comes_along_on_import() -> None:
     assert row.worktree.repo_root == "/home/u/proj" and row.worktree.path == row.cwd
     (side,) = HermesReader().find(str(FIXTURES / "worktree_session_sidecar" / "hermes-home"), "wt0003")
     assert side.worktree is not None and side.worktree.path.endswith(side.worktree.branch.split("/")[1])
+
+
+def test_nothing_is_made_again_while_it_may_be_deleted(tmp_path: Path) -> None:
+    database(tmp_path, said(*"abcd"))
+    sidecar(tmp_path, said(*"abcd"), ".json.bak")
+    tombstones = tmp_path / "webui/sessions/_deleted_webui_sessions.json"
+    tombstones.write_text('{"version": 1, "ids": ["ab')
+    assert found(tmp_path) == {"orphan_backup": False}
+    assert "tombstones_corrupt" in [f.code for f in look(tmp_path).findings]
+    tombstones.write_text(json.dumps({"version": 1, "ids": [SID]}))
+    assert found(tmp_path) == {"deleted_tombstone": False}
+    assert look(tmp_path).steps == []
+
+
+def test_names_that_are_no_files_do_not_hold_anybody(tmp_path: Path) -> None:
+    path = sidecar(tmp_path, said(*"abcd"))
+    sidecar_index(tmp_path)
+    os.mkfifo(path.parent / "fifo.json")
+    (path.parent / "folder.json").mkdir()
+    (path.parent / "folder.json.bak").mkdir()
+    os.mkfifo(path.parent / "x.json.recover.tmp")
+    seen = {(f.code, f.subject, f.safe) for f in look(tmp_path).findings}
+    assert seen == {
+        ("malformed_session", "fifo", False),
+        ("malformed_session", "folder", False),
+        ("malformed_backup", "folder", False),
+        ("tmp_litter", "sessions/", False),
+    }

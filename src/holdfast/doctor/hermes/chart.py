@@ -21,6 +21,7 @@ class Chart(msgspec.Struct, kw_only=True):
     rows: list[Message] = []  # of its database, taken-back ones included
     in_step: bool = False  # the rows, which were left out, say what the sidecar says, word for word
     entry: dict[str, Any] = {}  # what the index says of it
+    may_be_deleted: bool = False  # the list of deleted sessions cannot be read
     has_child: bool = False  # another session goes on where it stopped
     now: float = 0.0
 

@@ -24,7 +24,7 @@ class Charting:
         self.opened = list(opened)
         self.now = now
         self._usable = [db for _, db, _ in self.opened if db is not None and _is_known(db)]
-        self._deleted = found_facts.deleted_ids(layout)
+        self.deleted = found_facts.tombstones(layout)
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -44,8 +44,8 @@ class Charting:
     def chart(self, native_id: str, full: bool = True) -> Chart:
         """Everything that there is of a session; if not `full`, without rows that only repeat the sidecar."""
         db = next((db for db in self._usable if db.header(native_id) is not None), None)
-        facts = gather(self.layout, native_id, db, self._deleted)
-        facts.unknown_schema = len(self._usable) < len(self.opened)
+        facts = gather(self.layout, native_id, db, self.deleted or frozenset())
+        facts.unknown_schema = db is None and len(self._usable) < len(self.opened)
         facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
         facts.torn_runs = self._torn_runs(facts)
         in_step = not full and db is not None and _is_in_step(facts.live, db.said(native_id))
@@ -54,7 +54,8 @@ class Charting:
             facts=facts,
             rows=[row for row in rows if row is not None],
             in_step=in_step,
-            entry=self._entries.get(native_id, {}),
+            may_be_deleted=self.deleted is None,
+            entry={} if facts.live.state == "whole" else self._entries.get(native_id, {}),
             has_child=facts.pending is not None and native_id in self._parents,
             now=self.now,
         )

@@ -24,7 +24,7 @@ from holdfast.doctor.mark import mark
 from holdfast.doctor.step import FileStep
 from holdfast.history.hermes import home, sidecar, values
 from holdfast.history.hermes.database import NEWEST, Database, Databases
-from holdfast.history.hermes.layout import INDEX
+from holdfast.history.hermes.layout import DELETED, INDEX
 from holdfast.history.hermes.sidecar import State
 from holdfast.history.reader import Problem
 
@@ -100,7 +100,10 @@ class _Look:
         self._changed: dict[str, bytes] = {}  # sessions that get other bytes, and what the index says then
 
     def stores(self) -> None:
-        """Databases that cannot be read, or are of a kind that nobody knows."""
+        """Databases that cannot be read, or are of a kind that nobody knows; tombstones likewise."""
+        if self.charting.deleted is None:
+            text = "the list of deleted sessions cannot be read; no session that has no file is made again"
+            self._tell(Problem("tombstones_corrupt", text, {"name": DELETED}), DELETED)
         for path, db, why in self.charting.opened:
             name = os.path.relpath(path, self._install.path)
             if db is None or (db.damage and not db.readable):

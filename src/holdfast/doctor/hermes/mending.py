@@ -54,7 +54,7 @@ def _may_be_touched(chart: Chart, codes: set[str]) -> bool:
         return False
     if facts.live.state == "unreadable" or not facts.live.path:
         return False
-    if facts.unknown_schema and facts.live.state == "absent":
+    if facts.live.state == "absent" and (facts.unknown_schema or chart.may_be_deleted):
         return False
     return not (facts.live.state == "whole" and facts.live.head.get("pre_compression_snapshot"))
 

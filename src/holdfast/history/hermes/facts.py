@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.history.hermes import intent, journal, sidecar, values
+from holdfast.history.hermes import files, intent, journal, sidecar, values
 from holdfast.history.hermes.database import Database, Header
 from holdfast.history.hermes.layout import DELETED, Layout
 from holdfast.history.hermes.message import Message, bare, card_call, read
@@ -78,15 +78,22 @@ def gather(
 
 def deleted_ids(layout: Layout) -> frozenset[str]:
     """The sessions that the web UI has a tombstone of."""
+    return tombstones(layout) or frozenset()
+
+
+def tombstones(layout: Layout) -> frozenset[str] | None:
+    """The same; None if there are some and they cannot be read."""
     if layout.folder is None:
         return frozenset()
     try:
-        with open(os.path.join(layout.folder, DELETED), "rb") as file:
+        with files.opened(os.path.join(layout.folder, DELETED)) as file:
             told = values.parse(file.read())
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return frozenset()
+    except (OSError, ValueError):
+        return None
     ids = told.get("ids") if isinstance(told, dict) else told
-    return frozenset(own for own in ids if isinstance(own, str)) if isinstance(ids, list) else frozenset()
+    return frozenset(own for own in ids if isinstance(own, str)) if isinstance(ids, list) else None
 
 
 def messages(side: Sidecar, source: str) -> list[Message]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from holdfast.history.hermes import sidecar, values
+from holdfast.history.hermes import files, sidecar, values
 from holdfast.history.hermes.layout import INDEX, Layout, is_litter, session_id
 from holdfast.history.hermes.sidecar import State
 from holdfast.history.reader import Problem
@@ -70,7 +70,7 @@ def entries(layout: Layout) -> list[Any] | None:
     """What the index lists; None if it cannot be read."""
     assert layout.folder is not None
     try:
-        with open(os.path.join(layout.folder, INDEX), "rb") as file:
+        with files.opened(os.path.join(layout.folder, INDEX)) as file:
             told = values.parse(file.read())
     except (OSError, ValueError):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.history.hermes import values
+from holdfast.history.hermes import files, values
 from holdfast.history.hermes.message import Call, arguments, content_text
 
 LONGEST_LINE = 64 * 1024 * 1024
@@ -133,7 +133,7 @@ def records(path: str) -> Iterator[dict[str, Any] | None]:
     takes for ends of lines too.
     """
     try:
-        with open(path, "rb") as file:
+        with files.opened(path) as file:
             while line := file.readline(LONGEST_LINE):
                 if line.strip(b" \t\r\n"):
                     yield _record(line)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.history.hermes import files
+
 State = Literal["whole", "torn", "empty", "foreign", "malformed", "absent", "unreadable"]
 
 # Big lists; what is torn inside one is read around. The web UI writes with an indent of two.
@@ -39,7 +41,7 @@ class Sidecar(msgspec.Struct, kw_only=True):
 def load(path: str) -> Sidecar:
     """The file at a path; that it is not there, or cannot be read, is told by its state."""
     try:
-        with open(path, "rb") as file:
+        with files.opened(path) as file:
             data = file.read()
     except FileNotFoundError:
         return Sidecar(path=path, state="absent")
