@@ -38,7 +38,7 @@ class Stream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         subscriber = self._hub.feed.join(self._past.session)
-        extensions: dict[str, Any] = scope.get("extensions") or {}  # type: ignore[assignment]
+        extensions: dict[str, Any] = scope.get("extensions") or {}
         subscriber.cut = extensions.get(CUT, {}).get("cut")
         watching = asyncio.create_task(_watch(receive, subscriber))
         try:
