@@ -32,7 +32,7 @@ class Reader:
         self._in, self._out = await asyncio.open_connection(sock=line, limit=16384 if buffer else 65536)
         self._out.write(
             f"GET {self._path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
-            f"Authorization: Bearer {self._hub.token}\r\n\r\n".encode()
+            f"Authorization: Bearer {self._hub.token}\r\nConnection: close\r\n\r\n".encode()
         )
         head = await self._in.readuntil(b": hello")
         assert b" 200 " in head, head

@@ -53,6 +53,11 @@ class Door:
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         presence.announce(hub.home, hub.location, self.url)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it serves."""
+        return not self._serving.done()
+
     async def served(self) -> None:
         """Until it serves no more, which it should only do when it is closed."""
         await asyncio.shield(self._serving)

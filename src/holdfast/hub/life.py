@@ -89,6 +89,13 @@ class Life:
                 raise
             log.warning("%s; opening the store again", problem.message)
             await asyncio.sleep(AGAIN_S)
+        except Exception:
+            if self._door is None or not self._door.is_open:
+                raise
+            log.exception(
+                "something unforeseen; opening the store again"
+            )  # who reads a stream need not notice
+            await asyncio.sleep(AGAIN_S)
 
     async def _open(self) -> None:
         """Open the home and work in it, until its database is not the one any more that was opened."""
