@@ -1,0 +1,167 @@
+// The page put together: what is where, which view is open, and the one stream behind it all.
+import { startTask } from "./dispatch.js";
+import { Doctor } from "./doctor.js";
+import { h, icon, iconButton, put } from "./dom.js";
+import { healedBanner } from "./healed.js";
+import { Judged } from "./judged.js";
+import { bind, showKeys } from "./keys.js";
+import { Overview } from "./overview.js";
+import { palette } from "./palette.js";
+import { close as closePopover } from "./popover.js";
+import { go, here } from "./route.js";
+import { announce, trouble } from "./say.js";
+import { SessionView } from "./session.js";
+import { Sessions } from "./sessions.js";
+import { Stream } from "./stream.js";
+import { Tasks } from "./tasks.js";
+
+const main = document.getElementById("main");
+const stream = new Stream();
+const sessions = new Sessions();
+let agents = [];
+let view = null;
+
+function drawer(open) {
+  document.body.classList.toggle("drawer-open", open);
+  document.getElementById("drawer-button")?.setAttribute("aria-expanded", String(open));
+}
+
+const newTask = () => startTask(agents);
+const switchTheme = () => document.dispatchEvent(new CustomEvent("switchtheme"));
+const aside = document.getElementById("sessions");
+
+function bar() {
+  const line = h("span", { id: "line", class: "line-state connecting", role: "status" }, "connecting");
+  const links = [["#/", "Overview"], ["#/tasks", "Tasks"], ["#/doctor", "Doctor"]].map(([href, label]) => h("a", { href }, label));
+  put(
+    document.getElementById("bar"),
+    iconButton("menu", "Sessions", () => drawer(!document.body.classList.contains("drawer-open")), { id: "drawer-button", "aria-expanded": "false", "aria-controls": "sessions" }),
+    h("a", { class: "brand", href: "#/", "aria-label": "Holdfast" }, h("img", { src: "/page/holdfast.svg", alt: "", width: "22", height: "22" }), h("span", null, "Holdfast")),
+    h("nav", { "aria-label": "Views" }, links),
+    h("button", { type: "button", class: "palette-button", onclick: openPalette, "aria-label": "Command palette, Control K" }, icon("search"), h("span", null, "Go to or do…"), h("kbd", null, "Ctrl K")),
+    line,
+    h("button", { type: "button", class: "primary new-task", onclick: newTask, "aria-label": "New task" }, icon("plus"), h("span", null, "New task")),
+    iconButton("theme", "Dark or light", switchTheme),
+    iconButton("help", "Keys", () => showKeys(KEYS), { class: "quiet square help-button" }),
+  );
+}
+
+function openPalette() {
+  closePopover();
+  const commands = [
+    { label: "New task…", hint: "n", run: newTask },
+    { label: "Overview", hint: "o", run: () => go("/") },
+    { label: "Tasks", hint: "t", run: () => go("/tasks") },
+    { label: "Interrupted and waiting", run: () => go("/tasks?waiting=1") },
+    { label: "Doctor", hint: "d", run: () => go("/doctor") },
+    { label: "Dark or light", run: switchTheme },
+    { label: "Keys", hint: "?", run: () => showKeys(KEYS) },
+    { label: "Show archived sessions", run: () => go("/list?state=archived") },
+    { label: "Show deleted sessions", run: () => go("/list?state=deleted") },
+  ];
+  if (view instanceof SessionView && view.session) {
+    commands.unshift(
+      ...view.actions().map((action) => ({ ...action, hint: "this session" })),
+      { label: "Go to the end", hint: "G", run: () => view.timeline.end() },
+      { label: "Go to the beginning", hint: "g", run: () => view.timeline.top() },
+    );
+    if (view.active) commands.unshift({ label: "Cancel the task", hint: "this session", run: () => view.cancel() });
+  }
+  palette(commands, sessions.held, (id) => go(`/s/${id}`));
+}
+
+const inSession = (act) => () => view instanceof SessionView && view.session && act(view);
+const toNeighbour = (step) => () => {
+  const id = sessions.neighbour(step);
+  if (id) go(`/s/${id}`);
+};
+
+const KEYS = {
+  "/": ["Search sessions", () => (drawer(true), sessions.text.focus())],
+  n: ["New task", newTask],
+  o: ["Overview", () => go("/")],
+  t: ["Tasks", () => go("/tasks")],
+  d: ["Doctor", () => go("/doctor")],
+  "]": ["Next session", toNeighbour(1)],
+  "[": ["Previous session", toNeighbour(-1)],
+  j: ["Next item", inSession((open) => open.timeline.step(1))],
+  k: ["Previous item", inSession((open) => open.timeline.step(-1))],
+  g: ["Beginning of the timeline", inSession((open) => open.timeline.top())],
+  G: ["End of the timeline, and follow it", inSession((open) => open.timeline.end())],
+  f: ["Find in the session", inSession((open) => open.focusFind())],
+  r: ["Write to the session", inSession((open) => open.goOn.text.focus())],
+  "?": ["These keys", () => showKeys(KEYS)],
+};
+
+function viewAt({ path, query }) {
+  const [name, id] = path;
+  if (name === "s" && id) return new SessionView(id, stream, Number(query.get("seq")) || null);
+  if (name === "tasks") return new Tasks(query);
+  if (name === "verdicts") return new Judged(query.get("action") ?? "resume");
+  if (name === "doctor") return new Doctor();
+  return new Overview(stream);
+}
+
+async function show() {
+  const place = here();
+  closePopover();
+  if (place.path[0] === "list") {
+    sessions.filter(Object.fromEntries(place.query));
+    drawer(true);
+    sessions.text.focus({ preventScroll: true });
+    if (view) return;
+  } else {
+    drawer(false);
+  }
+  view?.close();
+  const mine = (view = viewAt(place));
+  sessions.chosen = place.path[0] === "s" ? place.path[1] : null;
+  document.title = "Holdfast";
+  for (const link of document.querySelectorAll("#bar nav a")) {
+    const path = link.hash.slice(2);
+    if (path === (place.path[0] ?? "")) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  put(main, mine.element);
+  try {
+    await mine.open();
+    if (view === mine && mine.id) sessions.chosen = mine.id;
+  } catch (problem) {
+    if (problem.name === "AbortError" || view !== mine) return;
+    if (!problem.code) throw problem;
+    put(main, h("div", { class: "view" }, h("h1", null, problem.status === 404 ? "Not here" : "That did not work"), h("p", null, problem.message, problem.hint ? ` ${problem.hint}` : ""), h("button", { type: "button", onclick: show }, "Try again")));
+  }
+}
+
+function connection(state) {
+  const line = document.getElementById("line");
+  line.className = `line-state ${state}`;
+  put(line, state === "live" ? "live" : "connection lost, trying again");
+  document.body.classList.toggle("offline", state !== "live");
+  announce(state === "live" ? "Connected" : "Connection lost");
+}
+
+bar();
+put(aside, sessions.element);
+bind(KEYS, openPalette);
+document.getElementById("shade").addEventListener("click", () => drawer(false));
+addEventListener("keydown", (event) => event.key === "Escape" && drawer(false));
+addEventListener("hashchange", show);
+document.addEventListener("reload", show);
+
+let lost = false;
+stream.addEventListener("event", () => sessions.changed());
+stream.addEventListener("gap", () => sessions.load());
+stream.addEventListener("state", (message) => {
+  connection(message.detail);
+  if (message.detail === "live" && lost) {
+    sessions.changed();
+    healedBanner(document.getElementById("banner")).catch(trouble);
+  }
+  lost = message.detail !== "live";
+});
+stream.open();
+sessions.load();
+show();
+sessions.agents().then((found) => (agents = found), trouble);
+healedBanner(document.getElementById("banner")).catch(trouble);

@@ -1,0 +1,84 @@
+// What each item of a timeline looks like.
+import { h } from "./dom.js";
+import { folded } from "./fold.js";
+import { markdown } from "./markdown.js";
+import { outcomeOf, toolCard } from "./tool.js";
+import { clock, full, many } from "./time.js";
+
+const ROLES = { user: "You", assistant: "Agent", thinking: "Thinking" };
+const LONG = 12_000;
+
+/** How high an item is, before anyone has seen it. */
+export function guess(item) {
+  if (item.kind === "message") return 64 + Math.min(700, Math.ceil(Math.min(item.text.length, LONG) / 95) * 22);
+  return { tool: 42, mark: 32, replay: 46, notice: 40, error: 60 }[item.kind] ?? 50;
+}
+
+/** The element of an item; `look` knows what is open and what runs. */
+export function card(item, look) {
+  const inside = BODIES[item.kind](item, look);
+  const classes = ["card", item.kind, item.role, item.replayed && item.kind !== "replay" ? "replayed" : null, item.live ? "live" : null];
+  return h("article", { class: classes.filter(Boolean).join(" "), tabindex: "-1", "data-seq": item.seq ?? null, "aria-label": named(item, look) }, inside);
+}
+
+function named(item, look) {
+  const when = item.at ? `, ${clock(item.at)}` : "";
+  const again = item.replayed ? "replayed " : "";
+  if (item.kind === "message") return `${again}${ROLES[item.role]}${when}`;
+  if (item.kind === "tool") return `${again}tool ${item.name ?? ""}, ${outcomeOf(item, look.runs(item.task))}${when}`;
+  return `${again}${item.kind === "replay" ? "replayed part" : item.kind === "mark" ? "record" : item.kind}${when}`;
+}
+
+const stamp = (item) => (item.at ? h("time", { datetime: item.at, title: full(item.at) }, clock(item.at)) : null);
+
+const BODIES = {
+  message(item, look) {
+    const state = look.state(item.key);
+    const head = h("header", null, h("span", { class: "who" }, ROLES[item.role]), item.cut ? h("span", { class: "outcome interrupted" }, "cut off") : null, item.live ? h("span", { class: "pulse", "aria-hidden": "true" }) : null, stamp(item));
+    if (item.role === "thinking" && !item.live) {
+      const details = h("details", { open: state.open ?? item.text.length < 240 }, h("summary", null, head), prose(item, state));
+      details.addEventListener("toggle", () => (state.open = details.open));
+      return details;
+    }
+    return [head, prose(item, state)];
+  },
+  tool: (item, look) => [toolCard(item, look.state(item.key), look.runs(item.task)), h("span", { class: "at" }, stamp(item))],
+  replay: (item) => h("p", { class: "divider" }, h("span", null, "Replayed from session ", h("code", null, item.from ?? "before"), ` · ${many(item.count, "record")}`)),
+  notice: (item, look) => line(item, look, "notice"),
+  error: (item, look) => line(item, look, "error"),
+  mark: (item) => mark(item),
+};
+
+function prose(item, state) {
+  const draw = (shown) => h("div", { class: "prose" }, item.role === "user" ? h("p", { class: "typed", dir: "auto" }, shown) : markdown(shown));
+  if (item.text.length <= LONG && item.role !== "user") return draw(item.text);
+  return folded(item.text, state, draw);
+}
+
+function line(item, look, kind) {
+  const code = item.code ? h("code", { class: "code-word" }, item.code) : null;
+  const words = item.text.length > 400 ? folded(item.text, look.state(item.key), (shown) => h("pre", { tabindex: "0" }, shown)) : h("span", { dir: "auto" }, item.text);
+  return h("div", { class: `line-${kind}` }, h("span", { class: "sign", "aria-hidden": "true" }, kind === "error" ? "!" : "·"), words, code, stamp(item));
+}
+
+const ENDS = { succeeded: "Run succeeded", failed: "Run failed", cancelled: "Run cancelled", interrupted: "The agent died: run interrupted", unreachable: "The run's host cannot be reached", queued: "Back in the queue", running: "Run goes on" };
+
+function mark(item) {
+  const { body, of } = item;
+  let words = `${of}: ${body.op}`;
+  let kind = "";
+  let extra = null;
+  if (of === "task") {
+    words = { queue: "Task queued", claim: body.generation > 1 ? "Run goes on under a new owner" : "Run began" }[body.op] ?? ENDS[body.status] ?? words;
+    kind = body.status ?? body.op;
+    extra = body.reason ?? (body.op === "queue" && body.retry_of ? `again, after ${body.retry_of}` : null);
+  } else if (of === "session") {
+    words = { create: "Session began", archive: "Archived", unarchive: "Taken out of the archive", delete: "Deleted", restore: "Restored", describe: "Described anew" }[body.op] ?? words;
+    extra = body.reason ?? (body.op === "create" ? body.cwd : body.title);
+    if (body.link) extra = `goes on from ${body.link.session} (${body.link.relation})`;
+  } else if (of === "token") {
+    words = { seen: "Agent's own id", revoke: "Token revoked", reinstate: "Token reinstated" }[body.op] ?? words;
+    extra = body.reason ?? body.native_id;
+  }
+  return h("p", { class: `mark-line ${kind}` }, h("span", { class: "what" }, words), extra ? h("bdi", { class: "extra" }, extra) : null, stamp(item));
+}

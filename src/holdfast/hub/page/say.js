@@ -1,0 +1,45 @@
+// What the page has to say by itself: to the ear, and in a corner with a way back.
+import { h, iconButton, put } from "./dom.js";
+
+const STAY_MS = 12_000;
+
+/** Say something to a screen reader. */
+export function announce(text) {
+  const ear = document.getElementById("ear");
+  ear.textContent = "";
+  setTimeout(() => put(ear, text), 50);
+}
+
+/** A note in the corner; `undo` is {label, run}. */
+export function toast(text, undo = null, kind = "plain") {
+  const corner = document.getElementById("toasts");
+  const close = () => note.remove();
+  const note = h(
+    "div",
+    { class: `toast ${kind}` },
+    h("span", null, text),
+    undo
+      ? h(
+          "button",
+          {
+            type: "button",
+            onclick: () => {
+              close();
+              undo.run();
+            },
+          },
+          undo.label,
+        )
+      : null,
+    iconButton("close", "Dismiss", close),
+  );
+  corner.append(note);
+  while (corner.children.length > 4) corner.firstChild.remove();
+  setTimeout(close, kind === "bad" ? STAY_MS * 2 : STAY_MS);
+}
+
+/** What went wrong, with the hub's hint. */
+export function trouble(problem) {
+  if (problem.name === "AbortError") return;
+  toast(problem.hint ? `${problem.message} ${problem.hint}` : problem.message, null, "bad");
+}

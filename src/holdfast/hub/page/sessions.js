@@ -1,0 +1,283 @@
+// The sessions at the left: found, filtered, kept up to date.
+import * as api from "./api.js";
+import { h, put } from "./dom.js";
+import { chip, show, verdictOf } from "./verdict.js";
+import { ago, full } from "./time.js";
+import { trouble } from "./say.js";
+
+const PAGE = 50;
+const STATES = [
+  ["present", "Present"],
+  ["live", "Live"],
+  ["archived", "Archived"],
+  ["deleted", "Deleted"],
+  ["all", "All"],
+];
+const STATUSES = ["running", "queued", "succeeded", "failed", "cancelled", "interrupted"];
+const RUNS = new Set(["running", "queued"]);
+
+/** The list and its filters. */
+export class Sessions {
+  #rows = new Map(); // id -> {element, session, chip}
+  #next = null;
+  #loading = null;
+  #later = 0;
+  #chosen = null;
+  #seen;
+  #more;
+
+  constructor() {
+    this.text = h("input", { type: "search", id: "session-search", placeholder: "Search sessions", "aria-label": "Search sessions", oninput: () => this.#soon(200) });
+    this.state = select("State", STATES, () => this.load());
+    this.agent = select("Agent", [["", "Any agent"]], () => this.load());
+    this.status = select("Last task", [["", "Any end"], ...STATUSES.map((status) => [status, status])], () => this.load());
+    this.empty = h("input", { type: "checkbox", id: "show-empty", onchange: () => this.load() });
+    this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
+    this.foot = h("div", { class: "list-foot" });
+    this.told = h("p", { class: "visually-hidden", role: "status" });
+    this.scroller = h("div", { class: "list-scroll", tabindex: "-1" }, this.list, this.foot);
+    this.element = h(
+      "div",
+      { class: "sidebar-inside" },
+      h(
+        "div",
+        { class: "filters", role: "search", "aria-label": "Filter sessions" },
+        this.text,
+        h("div", { class: "selects" }, this.state, this.agent, this.status),
+        h("label", { class: "check", for: "show-empty" }, this.empty, " empty ones too"),
+      ),
+      this.told,
+      this.scroller,
+    );
+    this.list.addEventListener("keydown", (event) => this.#key(event));
+    this.#seen = new IntersectionObserver((entries) => this.#visible(entries), { root: this.scroller, rootMargin: "200px" });
+    this.#more = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && this.#older(), { root: this.scroller, rootMargin: "600px" });
+    this.#more.observe(this.foot);
+    setInterval(() => this.#ages(), 30_000);
+    setInterval(() => this.#again(), 5_000);
+    document.addEventListener("verdict", ({ detail }) => {
+      const row = this.#rows.get(detail.session);
+      if (row) show(row.chip, detail.verdict, row.session.title ?? row.session.id);
+    });
+  }
+
+  async agents() {
+    const { agents } = await api.agents();
+    const value = this.agent.value;
+    put(this.agent, h("option", { value: "" }, "Any agent"), agents.map((agent) => h("option", { value: agent.name }, agent.title ?? agent.name)));
+    this.agent.value = value;
+    return agents;
+  }
+
+  /** Filter as told: {state, agent, status, text}; what is not told is any. */
+  filter({ state = "present", agent = "", status = "", text = "" } = {}) {
+    this.state.value = state;
+    if (agent && ![...this.agent.options].some((option) => option.value === agent)) this.agent.append(h("option", { value: agent }, agent));
+    this.agent.value = agent;
+    this.status.value = status;
+    this.text.value = text;
+    return this.load();
+  }
+
+  get #filter() {
+    return { state: this.state.value, agent: this.agent.value, status: this.status.value, text: this.text.value.trim(), empty: this.empty.checked, limit: PAGE };
+  }
+
+  /** Read the list from its newest. */
+  async load() {
+    this.#loading?.abort();
+    const mine = (this.#loading = new AbortController());
+    try {
+      const page = await api.sessions(this.#filter, mine.signal);
+      this.#next = page.next;
+      this.#rows.forEach((row) => this.#seen.unobserve(row.element));
+      this.#rows.clear();
+      put(this.list, page.sessions.map((session) => this.#row(session)));
+      this.#footer();
+      put(this.told, `${page.sessions.length}${page.next ? " or more" : ""} sessions`);
+    } catch (problem) {
+      if (problem.code !== "offline") trouble(problem);
+    } finally {
+      if (this.#loading === mine) this.#loading = null;
+    }
+  }
+
+  async #older() {
+    if (!this.#next || this.#loading) return;
+    const mine = (this.#loading = new AbortController());
+    try {
+      const page = await api.sessions({ ...this.#filter, before: this.#next }, mine.signal);
+      this.#next = page.next;
+      for (const session of page.sessions) if (!this.#rows.has(session.id)) this.list.append(this.#row(session));
+      this.#footer();
+    } catch (problem) {
+      trouble(problem);
+    } finally {
+      if (this.#loading === mine) this.#loading = null;
+    }
+    // Still in sight: the observer tells only of changes.
+    if (this.#next && this.foot.getBoundingClientRect().top < innerHeight + 600) this.#older();
+  }
+
+  /** Something changed: the newest page is read again, soon, and once for many changes. */
+  changed() {
+    this.#later ||= setTimeout(() => {
+      this.#later = 0;
+      this.#fresh();
+    }, 700);
+  }
+
+  async #fresh() {
+    if (this.#loading) return this.changed();
+    let page;
+    try {
+      page = await api.sessions(this.#filter);
+    } catch {
+      return undefined; // the connection's state says so
+    }
+    if (this.#loading) return undefined;
+    const ids = new Set(page.sessions.map((session) => session.id));
+    // What fell out of the newest page without being older than it no longer fits the filter.
+    const oldest = page.next ? page.sessions.at(-1)?.updated_at : "";
+    for (const [id, row] of this.#rows) {
+      if (!ids.has(id) && (!page.next || row.session.updated_at >= oldest)) this.#drop(id);
+    }
+    let before = this.list.firstElementChild;
+    for (const session of page.sessions) {
+      const element = this.#update(session);
+      if (element === before) before = before.nextElementSibling;
+      else this.list.insertBefore(element, before);
+    }
+    if (!this.#rows.size || !this.#next) this.#next = page.next && this.#rows.size <= PAGE ? page.next : this.#next;
+    this.#footer();
+    return undefined;
+  }
+
+  #drop(id) {
+    const row = this.#rows.get(id);
+    this.#seen.unobserve(row.element);
+    row.element.remove();
+    this.#rows.delete(id);
+  }
+
+  #update(session) {
+    const row = this.#rows.get(session.id);
+    if (!row) return this.#row(session);
+    if (same(row.session, session)) return row.element;
+    const focused = row.link.contains(document.activeElement) ? "link" : null;
+    row.session = session;
+    put(row.link, ...this.#inside(session));
+    if (focused) row.link.focus();
+    this.#judge(row);
+    return row.element;
+  }
+
+  #footer() {
+    put(this.foot, this.#next ? "Loading…" : this.#rows.size ? "" : h("p", { class: "nothing" }, "No sessions here yet."));
+  }
+
+  #row(session) {
+    const link = h("a", { href: `#/s/${encodeURIComponent(session.id)}`, class: "session-link" }, this.#inside(session));
+    const name = session.title ?? session.id;
+    const row = { session, link, chip: chip(null, name), judged: null };
+    row.element = h("li", { class: "session", "data-id": session.id }, link, row.chip);
+    this.#rows.set(session.id, row);
+    this.#mark(row);
+    this.#seen.observe(row.element);
+    return row.element;
+  }
+
+  #inside(session) {
+    const status = session.state === "live" ? session.last_status : session.state;
+    return [
+      h("bdi", { class: "title" }, session.title ?? session.key ?? session.id),
+      h(
+        "span",
+        { class: "meta" },
+        h("span", { class: `dot ${status ?? "none"}`, "aria-hidden": "true" }),
+        h("span", { class: "agent" }, session.agent),
+        status ? h("span", { class: `word ${status}` }, status) : null,
+        h("time", { datetime: session.updated_at, title: full(session.updated_at) }, ago(session.updated_at)),
+        session.worktree ? h("span", { title: session.worktree.path }, "worktree") : null,
+      ),
+      session.key ? h("code", { class: "key" }, session.key) : null,
+    ];
+  }
+
+  #visible(entries) {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      const row = this.#rows.get(entry.target.dataset.id);
+      if (row) this.#judge(row);
+    }
+  }
+
+  // What waits does so for a process, whose end no record tells.
+  #again() {
+    if (document.hidden) return;
+    const box = this.scroller.getBoundingClientRect();
+    for (const row of this.#rows.values()) {
+      if (row.chip.verdict?.action !== "wait" || RUNS.has(row.session.last_status)) continue;
+      const at = row.element.getBoundingClientRect();
+      if (at.bottom > box.top && at.top < box.bottom) this.#judge(row);
+    }
+  }
+
+  async #judge(row) {
+    const mark = `${row.session.events}`;
+    if (row.session.state !== "live") {
+      row.chip.hidden = true;
+      return;
+    }
+    row.chip.hidden = false;
+    const old = row.chip.verdict?.action === "wait" && !RUNS.has(row.session.last_status) ? `${mark}/${Date.now()}` : mark;
+    const verdict = await verdictOf(row.session.id, old);
+    if (verdict) show(row.chip, verdict, row.session.title ?? row.session.id);
+  }
+
+  /** Which session is open. */
+  set chosen(id) {
+    this.#chosen = id;
+    this.#rows.forEach((row) => this.#mark(row));
+  }
+
+  #mark(row) {
+    if (row.session.id === this.#chosen) row.link.setAttribute("aria-current", "page");
+    else row.link.removeAttribute("aria-current");
+  }
+
+  #ages() {
+    for (const { element, session } of this.#rows.values()) put(element.querySelector("time"), ago(session.updated_at));
+  }
+
+  /** The sessions that the list holds now, as {id, title, key, agent}. */
+  get held() {
+    return [...this.#rows.values()].map((row) => row.session);
+  }
+
+  /** The one after or before that which is open. */
+  neighbour(step) {
+    const ids = [...this.list.children].map((element) => element.dataset.id);
+    const at = ids.indexOf(this.#chosen);
+    return ids[at < 0 ? 0 : at + step] ?? null;
+  }
+
+  #soon(wait) {
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => this.load(), wait);
+  }
+
+  #key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || !event.target.matches(".session-link")) return;
+    event.preventDefault();
+    const next = step > 0 ? event.target.closest("li").nextElementSibling : event.target.closest("li").previousElementSibling;
+    next?.querySelector("a").focus();
+  }
+}
+
+const same = (a, b) => a.updated_at === b.updated_at && a.events === b.events && a.state === b.state && a.title === b.title;
+
+function select(label, options, onchange) {
+  return h("select", { "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
+}
