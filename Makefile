@@ -23,6 +23,7 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 test: $(READY)
+	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m pytest -n auto
 
 # The kill loops at length; HOLDFAST_TORTURE=10000 for a long night.

@@ -1,0 +1,157 @@
+"""What one can do from the page: start, answer, stop, go on, put away."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PHONE, Window, shoot
+from tests.browser.hub_process import HubProcess
+
+ASKS: list[dict[str, Any]] = [
+    {"tool": "shell", "run": "echo allowed", "ask": True},
+    {"say": "After the question."},
+]
+DIES = [{"tool": "shell", "run": "echo before"}, {"die": "KILL"}]
+
+
+def session_of(page: Page) -> str:
+    """The session that is open."""
+    expect(page).to_have_url(re.compile(r"#/s/"))
+    return page.url.rsplit("/", 1)[1]
+
+
+def choose(page: Page, entry: str) -> None:
+    page.get_by_role("button", name="More actions").click()
+    page.get_by_role("menuitem", name=entry).click()
+
+
+def test_start_a_task_and_allow_what_it_asks(hub: HubProcess, window: Window) -> None:
+    page = window.open(hub)
+    page.get_by_role("button", name="New task").click()
+    form = page.get_by_role("dialog", name="Start a task")
+    form.get_by_label("Prompt").fill(f"Ask me. <<{json.dumps(ASKS)}>>")
+    form.get_by_label("Agent").select_option("demo")
+    form.get_by_label("Permissions").select_option("ask")
+    form.get_by_label("Folder").fill(hub.work)
+    form.get_by_label("Key").fill("page:start")
+    shoot(page, "new-task")
+    form.get_by_role("button", name="Start", exact=True).click()
+    expect(page.locator(".permission-bar")).to_contain_text("shell asks for permission: echo allowed")
+    expect(page.locator("article.tool .outcome")).to_have_text("asks")
+    shoot(page, "permission")
+    page.locator(".permission-bar").get_by_role("button", name="Allow").click()
+    expect(page.locator("article.assistant")).to_contain_text("After the question.")
+    expect(page.locator(".permission-bar")).to_be_hidden()
+    page.locator("article.tool").scroll_into_view_if_needed()
+    expect(page.locator(".answered.allow")).to_contain_text("Allowed by")
+    expect(page.locator(".facts .key")).to_have_text("page:start")
+    expect(page.locator(".legend .key-wait")).to_have_text("1 permission wait")
+
+
+def test_a_refused_start_says_why(hub: HubProcess, window: Window) -> None:
+    page = window.open(hub)
+    page.keyboard.press("n")
+    form = page.get_by_role("dialog", name="Start a task")
+    form.get_by_label("Prompt").fill("hello")
+    form.get_by_label("Agent").select_option("demo")
+    form.get_by_label("Folder").fill("/no/such/folder")
+    form.get_by_role("button", name="Start", exact=True).click()
+    expect(form.get_by_role("alert")).to_contain_text("/no/such/folder")
+
+
+def test_deny_on_a_phone(hub: HubProcess, window: Window) -> None:
+    told = hub.dispatch("Ask.", ASKS, permissions="ask")
+    page = window.open(hub, f"/s/{told['session']}", size=PHONE)
+    page.locator(".permission-bar").get_by_role("button", name="Deny").click()
+    expect(page.locator(".answered.deny")).to_contain_text("Denied by")
+    expect(page.locator(".permission-bar")).to_be_hidden()
+
+
+def test_cancel(hub: HubProcess, window: Window) -> None:
+    told = hub.dispatch("Hang.", [{"say": "Now I hang."}, {"tool": "shell", "run": "true"}, {"hang": True}])
+    page = window.open(hub, f"/s/{told['session']}")
+    expect(page.locator("article.assistant")).to_contain_text("Now I hang.")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    assert hub.ended(told["task"]) == "cancelled"
+    expect(page.locator(".mark-line.cancelled")).to_contain_text("Run cancelled")
+    expect(page.locator(".facts .status")).to_have_text("cancelled")
+    expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0)
+    # The verdict is in view, its reasons open, and trust takes them back.
+    chip = page.locator(".go-on .chip")
+    expect(chip).to_have_text("fresh")
+    chip.click()
+    expect(page.get_by_role("dialog", name="Verdict")).to_contain_text("last_cancelled")
+    shoot(page, "verdict")
+    page.keyboard.press("Escape")
+    choose(page, "Trust…")
+    page.get_by_label("Why can it be gone on with?").fill("I stopped it myself")
+    page.get_by_role("button", name="Trust", exact=True).click()
+    expect(page.locator(".go-on .chip")).not_to_have_attribute("data-verdict", "wait")
+
+
+def test_resume_goes_on_in_the_same_session(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("First.", [{"say": "One."}])
+    page = window.open(hub, f"/s/{session}")
+    expect(page.locator(".go-on .chip")).to_have_text("safe")
+    page.get_by_label("What to do next").fill('More. <<[{"say":"Two."}]>>')
+    page.get_by_role("button", name="Resume", exact=True).click()
+    expect(page.locator("article.assistant").last).to_contain_text("Two.")
+    assert session_of(page) == session
+
+
+def test_after_a_death_one_starts_fresh(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("Die.", DIES)
+    page = window.open(hub, f"/s/{session}")
+    expect(page.locator(".go-on .chip")).to_have_text("fresh")
+    page.get_by_label("How to go on").select_option("resume")
+    page.get_by_label("What to do next").fill('Again. <<[{"say":"Fresh."}]>>')
+    page.get_by_role("button", name="Resume", exact=True).click()
+    refused = page.locator(".go-on .refused")
+    expect(refused).not_to_be_empty()  # against the verdict: refused, with its reasons and the ways there are
+    shoot(page, "refused")
+    refused.get_by_role("button", name="Start fresh").click()
+    expect(page.locator("article.assistant").last).to_contain_text("Fresh.")
+    assert session_of(page) != session
+    expect(page.locator(".facts a")).to_contain_text("fresh from")
+
+
+def test_fork(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("Fork me.", [{"say": "One."}])
+    page = window.open(hub, f"/s/{session}")
+    page.get_by_label("How to go on").select_option("fork")
+    page.get_by_label("What to do next").fill('Copy. <<[{"say":"In the copy."}]>>')
+    page.get_by_role("button", name="Fork", exact=True).click()
+    expect(page.locator("article.assistant").last).to_contain_text("In the copy.")
+    assert session_of(page) != session
+
+
+def test_archive_delete_and_back(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("Put me away.", [{"say": "One."}])
+    page = window.open(hub, f"/s/{session}")
+    expect(page.locator("article.assistant")).to_be_visible()
+    choose(page, "Archive")
+    expect(page.locator(".away")).to_contain_text("Archived by")
+    expect(page.locator(".go-on")).to_be_hidden()
+    page.locator("#toasts").get_by_role("button", name="Undo").click()
+    expect(page.locator(".away")).to_have_count(0)
+    choose(page, "Delete")
+    expect(page.locator("#toasts").last).to_contain_text("Deleted")
+    expect(page.locator(f"li.session[data-id='{session}']")).to_have_count(0)
+    shoot(page, "deleted")
+    page.locator("#toasts").get_by_role("button", name="Undo").last.click()
+    expect(page.locator(f"li.session[data-id='{session}']")).to_have_count(1)
+    assert hub.ask("GET", f"/api/sessions/{session}")["session"]["state"] == "live"
+
+
+def test_rename(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("Name me.", [{"say": "One."}])
+    page = window.open(hub, f"/s/{session}")
+    choose(page, "Rename…")
+    page.get_by_label("Title").fill("A better name")
+    page.get_by_role("button", name="Rename", exact=True).click()
+    expect(page.locator("h1")).to_have_text("A better name")
+    expect(page.locator(f"li.session[data-id='{session}'] .title")).to_have_text("A better name")
