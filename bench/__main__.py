@@ -23,6 +23,13 @@ from bench import (
 )
 from bench.measure import Measured
 
+
+async def _page(quick: bool) -> list[Measured]:
+    from bench import page
+
+    return await page.run(quick)
+
+
 SUITES = {
     "append": append.run,
     "read": reading.run,
@@ -37,7 +44,8 @@ SUITES = {
     "hub": hub.run,
 }
 
-ON_REQUEST = {"agents": agents.run}  # they must be installed first
+# What they need must be installed first; the page brings a browser library that the rest does without.
+ON_REQUEST = {"agents": agents.run, "page": _page}
 
 
 def main() -> int:
