@@ -689,7 +689,13 @@ def test_garbage_and_stderr_come_out_as_they_are(start: Start, tmp_path: Path) -
     assert AGENT.launch is not None
     launch = AGENT.launch(Job(agent="demo", session="s", task="t", prompt="", cwd="/", program=()))
     process = subprocess.Popen(
-        launch.argv, stdin=-1, stdout=-1, stderr=-1, env={**env, **launch.env}, cwd=tmp_path
+        launch.argv,
+        stdin=-1,
+        stdout=-1,
+        stderr=-1,
+        env={**env, **launch.env},
+        cwd=tmp_path,
+        bufsize=0,  # else what readline has read ahead is lost to communicate
     )
     assert process.stdin is not None and process.stdout is not None
     new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path)}}
