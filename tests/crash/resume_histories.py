@@ -29,6 +29,7 @@ from holdfast.work.wish import Wish
 from tests.crash import run_support
 from tests.crash.resume_campaign import damage
 from tests.crash.resume_oracle import RECORDS, Thread
+from tests.crash.spool_support import until
 
 ROUNDS = 3
 PLANS = ("succeeds", "succeeds", "succeeds", "forgets", "fails", "refuses", "killed", "killed", "cancelled")
@@ -179,7 +180,10 @@ class Campaign:
 def _sleep(path: Path | None, env: dict[str, str]) -> subprocess.Popen[bytes]:
     """A process that has a file open, or a mark."""
     with open(path or os.devnull, "ab") as file:
-        return subprocess.Popen(["sleep", "300"], stdout=file, env={**os.environ, **env})
+        process = subprocess.Popen(["sleep", "300"], stdout=file, env={**os.environ, **env})
+    # For a moment after its start a process has no environment yet.
+    until(lambda: bool(Path(f"/proc/{process.pid}/environ").read_bytes()), "its environment to be there")
+    return process
 
 
 def _records(task: Task, file: memory.Session, plan: str) -> list[Written]:

@@ -107,7 +107,7 @@ def test_what_cannot_be_started_ends_with_127_and_a_reason(tmp_path: Path, shell
         spool = run.start("/none/such-agent", listens=listens)
         assert run.ended() == 127
         assert "such-agent" in spool.stderr_tail(500)
-        assert not run.left()
+        until(lambda: not run.left(), "the shim to go")
 
 
 def test_a_cwd_that_is_gone_ends_with_127_and_a_reason(tmp_path: Path, shell: str) -> None:

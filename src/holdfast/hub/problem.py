@@ -29,6 +29,7 @@ STATUS = {
     "method_not_allowed": 405,
     "not_found": 404,
     "plan_changed": 409,
+    "program_running": 409,
     "port_taken": 503,
     "refused": 409,
     "resume_unavailable": 409,
