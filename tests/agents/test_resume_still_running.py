@@ -89,6 +89,7 @@ def test_a_task_that_runs_and_one_whose_tool_does(lab: Lab) -> None:
     running.ended_as("interrupted")
     if lab.agent.tools_outlive_it:
         left = pids(lab, "tools_running")
-        assert left and json.dumps(sorted(left)[0]) in refusal(lab)
+        said = refusal(lab)  # some of them are `sleep 0.1`, and are others by now
+        assert any(json.dumps(pid) in said for pid in left), (left, said)
     lab.open_gate()
     assert settled(lab)[0] == "fresh"
