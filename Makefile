@@ -24,7 +24,7 @@ $(READY): pyproject.toml
 
 test: $(READY)
 	$(BIN)/python -m tests.browser.install
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --timeout 300
 
 # The kill loops at length; HOLDFAST_TORTURE=10000 for a long night.
 torture: $(READY)
