@@ -19,6 +19,7 @@ from holdfast.client import found
 from holdfast.home import Home
 from holdfast.process import identity
 from tests.contract.commands import Terminal
+from tests.hub.asking import get
 from tests.hub.running_hub import RunningHub, running, script
 
 
@@ -45,10 +46,13 @@ def test_all_that_changes_something_goes_through_it(hub: RunningHub) -> None:
     terminal = hub.terminal
     made = terminal.detached({"tool": "shell", "run": "true", "ask": True}, words=["--key", "k"])
     terminal.until_event(made["session"], "permission", answer=None)
+    (asked,) = get(hub, "/api/permissions")["permissions"]
+    assert (asked["session"], asked["task"], asked["name"]) == (made["session"], made["task"], "shell")
+    assert asked["input"] == {"command": "true"}
     refused = terminal.asked_to_fail("run", "-a", "demo", "--key", "k", "more")
     assert (refused["code"], refused["task"]) == ("session_running", made["task"])
     (answered,) = terminal.asked("answer", made["task"], "deny")
-    assert answered["answer"] == "deny"
+    assert answered["answer"] == "deny" and get(hub, "/api/permissions") == {"permissions": []}
     terminal.ended(made["task"])
     terminal.give("resume", "k", "go on", status=0)
     long = terminal.detached({"hang": True}, words=["--key", "k2"])

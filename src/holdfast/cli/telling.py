@@ -65,7 +65,7 @@ class Teller:
         return "\n".join([head, *[self._paint("dim", f"  {t}") for t in (*lines[:OUTPUT_LINES], *more)]])
 
     def _permission(self, body: dict[str, Any], task: str | None) -> str:
-        what = f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
+        what = call(body)
         if body.get("answer") is None:
             how = f"holdfast answer {task} allow|deny"
             return self._paint("yellow", f"? may it run {what}") + f"\n  {how}"
@@ -73,6 +73,11 @@ class Teller:
 
     def _paint(self, colour: str, text: str) -> str:
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._coloured and text else text
+
+
+def call(body: dict[str, Any]) -> str:
+    """The tool that is asked for, and with what, on one line."""
+    return f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
 
 
 def _many(value: object) -> str:

@@ -82,6 +82,15 @@ class Count(NamedTuple):
     many: int
 
 
+class Asked(NamedTuple):
+    """A permission that an agent waits for."""
+
+    session: str
+    task: str
+    at: str
+    body: dict[str, Any]  # as in its event
+
+
 class Overview(NamedTuple):
     """What a store holds, in numbers."""
 
@@ -334,6 +343,10 @@ class Store(Protocol):
 
     async def overview(self, since: str, limit: int = 100) -> Overview:
         """All in numbers; of the tasks that ended since then, by day."""
+        ...
+
+    async def asked(self) -> list[Asked]:
+        """The permissions that wait for an answer, of tasks that run."""
         ...
 
     async def mark(self) -> object | None:

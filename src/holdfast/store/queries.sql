@@ -83,6 +83,12 @@ where n = :n and seq > :after order by seq limit :limit
 select seq, kind, at, task, replayed, origin, spool, last, body from log
 where n = :n and task = :task and :kinds like '%,' || kind || ',%' order by seq
 
+-- name: asked
+select s.id as session, t.id as task, l.at, l.body
+from task t join session s on s.n = t.n join log l on l.n = t.n and l.task = t.id
+where t.status in ('running', 'unreachable') and s.state <> 'deleted' and l.kind = 'permission' and not l.replayed
+order by t.place, l.seq
+
 -- name: log_origins
 select origin from log where n = :n and seq > :after and origin is not null
 

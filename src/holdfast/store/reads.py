@@ -5,11 +5,13 @@ Kept free of msgspec and asyncio: a reading command pays for its imports on ever
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast import ids
 from holdfast.errors import Ambiguous, BadInput, NotFound, StoreUnreadable
+from holdfast.model.asking import unanswered
 
 if TYPE_CHECKING:
     from holdfast.store.sql import Row, Sql
@@ -208,6 +210,15 @@ async def task_log(sql: Sql, task: str, kinds: tuple[str, ...]) -> list[Row]:
     """The records of some kinds that are one task's, in order."""
     row = await session_row(sql, (await _task_row(sql, task))["session"])
     return await sql.rows("task_log", n=row["n"], task=task, kinds=f",{','.join(kinds)},")
+
+
+async def asked(sql: Sql) -> list[Json]:
+    """The permissions that wait for an answer, with their session, task and time, by the order of tasks."""
+    found = await sql.dicts("asked")
+    for row in found:
+        row["body"] = json.loads(row["body"])
+    of_tasks = itertools.groupby(found, key=lambda row: row["task"])
+    return [row for _, rows in of_tasks for row in unanswered((row, row["body"]) for row in rows)]
 
 
 async def tokens(sql: Sql, session: str) -> list[Json]:

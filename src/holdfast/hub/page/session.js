@@ -1,5 +1,6 @@
 // One session: its header, its strip, its timeline, and the form to go on.
 import * as api from "./api.js";
+import { asked } from "./asked.js";
 import { h, icon, iconButton, put } from "./dom.js";
 import { GoOn } from "./goon.js";
 import { ENDED, waiting } from "./items.js";
@@ -183,7 +184,7 @@ export class SessionView {
 
   #head() {
     const { session } = this;
-    document.title = `${session.title ?? session.id} · Holdfast`;
+    asked.place = `${session.title ?? session.id} · Holdfast`;
     const facts = [
       h("span", { class: "agent" }, session.agent),
       session.key ? h("code", { class: "key", title: "key" }, session.key) : null,
