@@ -37,6 +37,11 @@ def plain(value: object) -> str:
     return "".join(c if c.isprintable() else " " for c in shown)
 
 
+def many(count: int, noun: str) -> str:
+    """`1 session`, `2 sessions`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns, the last one cut to what the terminal has."""
     cells = [list(head), *([plain(value) for value in row] for row in rows)]

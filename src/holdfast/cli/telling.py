@@ -101,4 +101,29 @@ def _gist(kind: str, body: dict[str, Any]) -> str:
         return f"{body['name']} {json.dumps(body['input'], ensure_ascii=False)}"
     if kind == "tool_summary":
         return f"{body['name']} {body['outcome']}: {body['output']}"
-    return ", ".join(f"{name} {value}" for name, value in body.items())
+    if kind == "permission":
+        answer = body.get("answer")
+        return f"may it run {call(body)}" if answer is None else f"{answer} by {body.get('by')}: {call(body)}"
+    if kind in ("session", "task", "token"):
+        return _changed(body)
+    return _fields(body)
+
+
+def _changed(body: dict[str, Any]) -> str:
+    """A change of a session, its tokens or its tasks."""
+    match body["op"]:
+        case "queue":
+            return f"queued: {body['prompt']}"
+        case "claim":
+            return f"taken by process {body['owner']['pid']} on {body['owner']['host']}"
+        case "deliver":
+            return f"prompt {body['delivery']}"
+        case "status":
+            return f"{body['status']}: {body['reason']}" if body.get("reason") else str(body["status"])
+    said = _fields({name: value for name, value in body.items() if name != "op"})
+    return f"{body['op']}: {said}" if said else str(body["op"])
+
+
+def _fields(body: dict[str, Any]) -> str:
+    shown = {n: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for n, v in body.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())

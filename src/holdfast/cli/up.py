@@ -70,7 +70,8 @@ async def _tell_adoptable(door: Door) -> None:
     except HoldfastError:  # the hub ends just now, or its store is away
         return
     for one in found:
-        told = f"{one.sessions} sessions that are not here yet; `holdfast import {one.agent}` adopts them"
+        what = output.many(one.sessions, "session")
+        told = f"{what} not here yet; `holdfast import {one.agent}` or the page adopts them"
         print(f"holdfast: {one.agent}: {told}", file=sys.stderr)
 
 
@@ -92,3 +93,5 @@ def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
     if not access.is_loopback(host):
         print(f"holdfast: others can reach {host}; they need the token in this address", file=sys.stderr)
     print(f"{door.url}/?token={door.token}", flush=True)
+    if sys.stderr.isatty():
+        print("holdfast: open that in a browser; Ctrl-C ends the hub, the agents go on", file=sys.stderr)
