@@ -58,6 +58,7 @@ def test_a_second_one_is_told_who_holds_the_home(hub: RunningHub) -> None:
     problem = hub.terminal.asked_to_fail("up", "--port", "0", status=6)
     assert problem["code"] == "store_busy"
     assert f"`holdfast up`, process {hub.pid}" in problem["message"]
+    assert problem["hint"] == f"it is at {hub.url}/?token={hub.token}"
 
 
 def test_a_port_that_is_taken_is_said_so_unless_any_will_do(hub: RunningHub) -> None:
