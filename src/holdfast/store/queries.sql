@@ -190,11 +190,14 @@ order by t.place
 
 -- name: unrecorded
 -- Live sessions whose token a run of ours has brought, without any task, of which nothing was said yet.
-select s.id from session s
-where s.state = 'live' and s.tasks = 0 and (s.host is null or s.host = :host)
-  and exists (select 1 from token k
-    where k.n = s.n and k.status = 'current' and k.seen_in in ('stream', 'chosen'))
-  and not exists (select 1 from log l where l.n = s.n and l.kind = 'notice' and l.body like :said)
+-- Their logs are read last, and only theirs: else every start would read all of them.
+with lone as materialized (
+  select s.n, s.id from session s
+  where s.state = 'live' and s.tasks = 0 and (s.host is null or s.host = :host)
+    and exists (select 1 from token k
+      where k.n = s.n and k.status = 'current' and k.seen_in in ('stream', 'chosen')))
+select lone.id from lone
+where not exists (select 1 from log l where l.n = lone.n and l.kind = 'notice' and l.body like :said)
 
 -- name: put_task
 insert into task (id, n, place, prompt, status, queued_at, delivery, options, owner, generation,
