@@ -65,16 +65,5 @@ def raw_text(output: Any) -> str:
     return encode(output).decode()
 
 
-def mended(text: str) -> str:
-    """Joined pieces with the halves of characters that were cut between them put together.
-
-    A stream may cut inside an emoji; each half is a lone surrogate, and two halves in a row are refused
-    by the store.
-    """
-    if text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-
-
 def _items(content: Any) -> list[dict[str, Any]]:
     return [item for item in content if isinstance(item, dict)] if isinstance(content, list) else []
