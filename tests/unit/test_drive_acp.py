@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.drive.acp.content import block_text, diffs, raw_text, shown
+from holdfast.drive.acp.content import block_text, diffs, mended, raw_text, shown
 from holdfast.drive.acp.driver import AcpDriver
 from holdfast.drive.acp.naming import Origins, call_id, tool_name
 from holdfast.drive.driver import Job, Out, Policy
-from holdfast.drive.line import mended
 from holdfast.model.change import SeeToken
 from holdfast.model.event import NewEvent, Origin, check
 

@@ -40,7 +40,7 @@ class Heard:
 
 
 def _is_piece(line: bytes) -> bool:
-    return json.loads(line)["type"] == "stream_event"
+    return bool(json.loads(line)["type"] == "stream_event")
 
 
 def _without(lines: list[bytes]) -> list[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 from typing import Any
 
 import msgspec
@@ -23,8 +22,6 @@ LONGEST_ID = 1000  # bytes
 DEEPEST = MAX_DEPTH - 10  # the same for what is nested; a driver adds a few levels of its own
 
 UNKNOWN_OUTCOME = "Its outcome is unknown: the agent ended before it told."
-
-_HALF = re.compile("[\ud800-\udfff]")
 
 _decode = msgspec.json.Decoder().decode
 
@@ -125,17 +122,6 @@ def named(job: Job, before: str | None, native_id: str, protocol: str) -> list[N
     if was is not None and was != native_id:
         entries.append(other_conversation(was, native_id))
     return entries
-
-
-def mended(text: str) -> str:
-    """Joined pieces with the halves of characters that were cut between them put together.
-
-    A stream may cut inside an emoji; each half is a lone surrogate, and two halves in a row are refused
-    by the store.
-    """
-    if text.isascii() or _HALF.search(text) is None:
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _value(line: bytes) -> Any:

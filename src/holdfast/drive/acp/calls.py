@@ -8,7 +8,6 @@ import msgspec
 
 from holdfast.drive.acp import content, naming
 from holdfast.drive.acp.naming import Origins
-from holdfast.drive.line import mended
 from holdfast.model.event import NewEvent
 from holdfast.model.text import decode
 
@@ -159,7 +158,7 @@ def _output(call: Call, update: dict[str, Any]) -> str:
     raw = update.get("rawOutput")
     if isinstance(raw, str) and raw:
         return raw
-    if said := content.shown(update.get("content")) or mended("".join(call.printed)):
+    if said := content.shown(update.get("content")) or content.mended("".join(call.printed)):
         return said
     if raw is None:
         raw = call.told.get("rawOutput")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from holdfast.model.text import encode
 
 # Where agents keep the text of a result that is an object; the first that holds some is taken.
 _TEXT_KEYS = ("output", "formatted_output", "aggregated_output", "stdout", "message", "error", "text")
+_HALF = re.compile("[\ud800-\udfff]")  # of a character
 
 
 def block_text(block: Any) -> str:
@@ -63,6 +65,17 @@ def raw_text(output: Any) -> str:
     if not output:
         return ""
     return encode(output).decode()
+
+
+def mended(text: str) -> str:
+    """Joined pieces with the halves of characters that were cut between them put together.
+
+    A stream may cut inside an emoji; each half is a lone surrogate, and two halves in a row are refused
+    by the store.
+    """
+    if text.isascii() or _HALF.search(text) is None:
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _items(content: Any) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.drive.acp import content
 from holdfast.drive.acp.calls import Calls
 from holdfast.drive.acp.naming import Origins
-from holdfast.drive.line import mended, notice
+from holdfast.drive.line import notice
 from holdfast.model.event import NewEvent
 
 _SPOKEN = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
@@ -70,7 +70,7 @@ class Updates:
 
     def flush(self) -> list[NewEvent]:
         """The block that was being said, whole."""
-        kind, text = self._kind, mended("".join(self._pieces))
+        kind, text = self._kind, content.mended("".join(self._pieces))
         message, self._kind, self._message, self._pieces = self._message, None, None, []
         if kind is None or not text:
             return []
@@ -86,7 +86,7 @@ class Updates:
 
     def unfinished(self) -> tuple[str, str] | None:
         """The block that is being said, so far."""
-        text = mended("".join(self._pieces))
+        text = content.mended("".join(self._pieces))
         return (self._kind, text) if self._kind is not None and text else None
 
     def close(self) -> list[NewEvent]:

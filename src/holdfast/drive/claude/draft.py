@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.drive import line as lines
+from holdfast.drive.acp.content import mended
 from holdfast.model.event import NewEvent
 
 # By the type of a piece or of a block: its field, and the kind of event that it is a part of.
@@ -47,7 +48,7 @@ class Draft:
 
     def unfinished(self) -> tuple[str, str] | None:
         """Its kind and its text so far."""
-        text = lines.mended("".join(self._pieces))
+        text = mended("".join(self._pieces))
         return (self._kind, text) if text else None
 
     def close(self) -> list[NewEvent]:
