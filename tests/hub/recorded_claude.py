@@ -18,14 +18,18 @@ def main(recording: str, word: str, gate: str, options: list[str]) -> None:
     """Play it to its end, then wait to be left."""
     with open(recording, encoding="utf-8") as file:
         rows = file.read().split("\n")[:-1]
-    was = json.loads(rows[0][2:])["native_id"]
-    named = options[options.index("--session-id") + 1]
+    now = {json.loads(rows[0][2:])["native_id"]: options[options.index("--session-id") + 1]}
     held = False
     for row in rows[1:]:
         if row[0] == ">":
-            assert sys.stdin.buffer.readline(), "it was left too early"
+            told = json.loads(sys.stdin.buffer.readline())
+            if "uuid" in told:
+                now[json.loads(row[2:])["uuid"]] = told["uuid"]
         elif row[0] == "<":
-            os.write(1, row[2:].replace(was, named).encode() + b"\n")
+            said = row[2:]
+            for was, name in now.items():
+                said = said.replace(was, name)
+            os.write(1, said.encode() + b"\n")
             if not held and '"content_block_delta"' in row and word in row:
                 held = True
                 _wait_for(gate)
