@@ -66,6 +66,11 @@ def test_every_block_is_told_as_it_grows_until_it_is_whole(version: str, name: s
     for texts in told:
         assert all(later.startswith(text) for text, later in pairwise(texts))
     assert any(len(set(texts)) > 5 for texts in told)
+    records = [json.loads(line) for line in recording.lines]
+    whole = [r["type"] == "assistant" and r["parent_tool_use_id"] is None for r in records]
+    assert not [
+        draft for draft, ended in zip(heard.drafts, whole, strict=True) if ended and draft is not None
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -96,10 +101,13 @@ def test_what_was_half_said_when_it_was_killed_is_kept_and_marked(version: str) 
 @pytest.mark.parametrize("name", ["live_dropped", "live_interrupt"])
 def test_what_was_given_up_is_not_told_twice(version: str, name: str) -> None:
     """A broken stream of the model is asked for again; an interrupted one is told as far as it came."""
-    replay = Replay(RECORDINGS[version, name])
+    recording = RECORDINGS[version, name]
+    replay = Replay(recording)
     (said,) = [event for event in replay.events if event.kind == "assistant"]
     assert "cut" not in said.body and said.body["text"].startswith("word0 word1 word2 word3")
     assert replay.driver.final is not None
+    drafts = [draft for draft in Heard(recording.job, recording.lines).drafts if draft is not None]
+    assert all(said.body["text"].startswith(text) for _, text in drafts)
 
 
 @given(st.data())
