@@ -41,6 +41,10 @@ class Speaker:
         with open(self._gate, "w"):
             pass
 
+    def end(self, task: str, status: str = "succeeded") -> None:
+        """Until its task has ended so."""
+        self.hub.terminal.until(lambda: get(self.hub, f"/api/tasks/{task}")["status"] == status)
+
     def said(self, session: str) -> list[tuple[str, str]]:
         """What it has said, as the log has it."""
         events = get(self.hub, f"/api/sessions/{session}/events")["events"]
@@ -79,6 +83,7 @@ def test_it_is_heard_as_it_is_said_and_in_the_log_once(speaker: Speaker) -> None
     ] != WHOLE:
         pass
     listening.close()
+    speaker.end(made["task"])
     assert speaker.said(made["session"]) == [
         ("thinking", "let me see, this is a thought"),
         ("assistant", "First a file, which I tell of."),
@@ -98,8 +103,7 @@ def test_a_new_hub_tells_what_the_old_one_had_heard(speaker: Speaker) -> None:
         assert _half(joining) == half
         joining.close()
     speaker.go_on()
-    hub = speaker.hub
-    hub.terminal.until(lambda: get(hub, f"/api/tasks/{made['task']}")["status"] == "succeeded")
+    speaker.end(made["task"])
     assert [text for kind, text in speaker.said(made["session"]) if kind == "assistant"] == [
         "First a file, which I tell of.",
         WHOLE,
@@ -116,9 +120,8 @@ def test_what_it_died_in_is_in_the_log_and_told_no_more(speaker: Speaker) -> Non
         pass
     assert event["kind"] == "assistant" and event["body"]["cut"] is True
     listening.close()
-    hub = speaker.hub
-    hub.terminal.until(lambda: get(hub, f"/api/tasks/{made['task']}")["status"] == "interrupted")
-    joining = Listening(hub, f"/api/sessions/{made['session']}/stream")
+    speaker.end(made["task"], "interrupted")
+    joining = Listening(speaker.hub, f"/api/sessions/{made['session']}/stream")
     names = []
     while (frame := joining.frame()).get("") != "beat":  # after which it would have come
         names.append(frame.get("event"))
