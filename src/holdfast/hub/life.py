@@ -102,7 +102,7 @@ class Life:
         hub = self.hub
         opening = service.opened(hub.home, hub.location, hub.env, hub.note)
         async with opening as opened, AsyncExitStack() as left:
-            context = opened._replace(overhear=hub.feed.overhear)
+            context = opened._replace(overhear=hub.feed.speech.overhear)
             worker = Worker(context)
             left.push_async_callback(worker.leave)
             settled = await worker.adopt()

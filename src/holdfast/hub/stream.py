@@ -85,6 +85,7 @@ class Stream:
                 await asyncio.sleep(AGAIN_S)
                 continue
             if subscriber.go_live():
+                self._hub.feed.speech.catch_up(subscriber)
                 return
 
     async def _begin_anew(self, subscriber: Subscriber) -> None:

@@ -58,6 +58,7 @@ export class SessionView {
     this.goOn.chips.append(this.chip);
     this.#head();
     for (const [name, heard] of this.heard) this.stream.addEventListener(name, heard);
+    for (const said of this.stream.saying(this.id)) this.timeline.partial(said);
     this.log.addEventListener("change", () => this.#changed());
     this.timeline.addEventListener("view", () => (this.strip.view = this.timeline.span));
     this.#timers.push(setInterval(() => this.#verdict(), VERDICT_MS));
