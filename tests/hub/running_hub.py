@@ -16,11 +16,11 @@ from tests.contract.commands import HOLDFAST, Terminal
 
 
 class RunningHub:
-    """`holdfast up` on a terminal's home."""
+    """`holdfast up` on a terminal's home, or another program that says where it listens as that does."""
 
-    def __init__(self, terminal: Terminal, *words: str):
+    def __init__(self, terminal: Terminal, *program: str):
         self.terminal = terminal
-        self._words = words
+        self._program = program or (*HOLDFAST, "up", "--json", "--port", "0")
         self._process: subprocess.Popen[str] | None = None
         self.url = self.token = ""
 
@@ -33,7 +33,7 @@ class RunningHub:
         """Until it listens."""
         with open(os.path.join(self.terminal.home.path, "hub.log"), "a") as log:
             self._process = subprocess.Popen(
-                [*HOLDFAST, "up", "--json", "--port", "0", *self._words],
+                self._program,
                 env=self.terminal.env,
                 cwd=self.terminal.cwd,
                 stdin=subprocess.DEVNULL,
@@ -81,12 +81,12 @@ class RunningHub:
 
 
 @contextmanager
-def running(home: Home, cwd: str, config: str = "") -> Iterator[RunningHub]:
+def running(home: Home, cwd: str, config: str = "", program: tuple[str, ...] = ()) -> Iterator[RunningHub]:
     """A hub on a home; nothing of it is left afterwards."""
     os.makedirs(cwd, exist_ok=True)
     terminal = Terminal(home, cwd)
     terminal.config(config)
-    hub = RunningHub(terminal)
+    hub = RunningHub(terminal, *program)
     try:
         hub.start()
         yield hub

@@ -47,13 +47,15 @@ class Healed(msgspec.Struct, frozen=True):
 class Hub:
     """One running hub."""
 
-    def __init__(self, home: Home, location: Location, env: Mapping[str, str], by: str):
+    def __init__(
+        self, home: Home, location: Location, env: Mapping[str, str], by: str, feed: Feed | None = None
+    ):
         self.home = home
         self.location = location
         self.env = env
         self.by = by  # in whose name things are recorded
         self.started_at = clock.now()
-        self.feed = Feed()
+        self.feed = feed or Feed()
         self.stopping = asyncio.Event()
         self.healed: Healed | None = None  # None before the home was opened
         self.verdicts: Recent[Verdict] = Recent(VERDICT_S)
