@@ -53,7 +53,7 @@ def get(hub: RunningHub, path: str) -> Any:
 
 
 class Listening:
-    """A stream that is read frame by frame; `buffer`: bytes that the kernel keeps for a reader who is slow."""
+    """A stream that is read frame by frame; `buffer`: what the kernel may keep for a reader that is slow."""
 
     def __init__(self, hub: RunningHub, path: str, *, buffer: int = 0, **headers: str):
         sent = {"Authorization": f"Bearer {hub.token}", **headers}

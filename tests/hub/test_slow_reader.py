@@ -1,4 +1,4 @@
-"""A reader that takes nothing for a while, over a real connection: told why, and nothing is lost or doubled."""
+"""A reader that takes nothing for a while, over a real connection: told why; nothing is lost or doubled."""
 
 from __future__ import annotations
 
