@@ -55,8 +55,8 @@ def get(hub: RunningHub, path: str) -> Any:
 class Listening:
     """A stream that is read frame by frame; `buffer`: what the kernel may keep for a reader that is slow."""
 
-    def __init__(self, hub: RunningHub, path: str, *, buffer: int = 0, **headers: str):
-        sent = {"Authorization": f"Bearer {hub.token}", **headers}
+    def __init__(self, hub: RunningHub, path: str, last: str | None = None, buffer: int = 0):
+        sent = {"Authorization": f"Bearer {hub.token}"} | ({} if last is None else {"Last-Event-ID": last})
         self._connection, self.response = _send(hub, "GET", path, sent, None, buffer)
         assert self.response.status == 200
 

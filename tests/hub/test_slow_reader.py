@@ -63,9 +63,9 @@ async def test_a_reader_that_is_too_slow_is_told_so_and_loses_nothing(hub: Runni
     first = Listening(hub, where)
     begin = ids(heard(first, 0))[0]
     first.close()
-    slow = Listening(hub, where, buffer=SMALL_BUFFER, **{"Last-Event-ID": begin})
+    slow = Listening(hub, where, buffer=SMALL_BUFFER, last=begin)
     seen = heard(slow, 0)  # it is there
-    quick = Listening(hub, where, **{"Last-Event-ID": begin})
+    quick = Listening(hub, where, last=begin)
     taken = [] if of_all else heard(quick, 1)  # that it was created
     before = hub.rss()
     for _ in range(BURSTS):  # the slow one takes nothing of it all: nobody waits for that
@@ -76,7 +76,7 @@ async def test_a_reader_that_is_too_slow_is_told_so_and_loses_nothing(hub: Runni
     seen += await asyncio.to_thread(heard, slow)
     assert seen[-1]["event"] == "closing" and "too slow" in json.loads(seen[-1]["data"])["why"]
     assert len(events(seen)) < MANY
-    back = Listening(hub, where, **{"Last-Event-ID": ids(seen)[-1]})
+    back = Listening(hub, where, last=ids(seen)[-1])
     seen += await asyncio.to_thread(heard, back, len(events(taken)) - len(events(seen)))
     for reading in (quick, slow, back):
         reading.close()
@@ -99,7 +99,7 @@ async def test_a_reader_that_does_not_even_take_the_reason_is_cut_off(home: Home
         seen += await asyncio.to_thread(heard, stuck)  # what was on its way
         assert "closing" not in [frame.get("event") for frame in seen]
         assert len(events(seen)) < MANY
-        back = Listening(hub, where, **{"Last-Event-ID": ids(seen)[-1]})
+        back = Listening(hub, where, last=ids(seen)[-1])
         seen += await asyncio.to_thread(heard, back, MANY + 1 - len(events(seen)))
         for reading in (stuck, back):
             reading.close()

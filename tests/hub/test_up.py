@@ -135,7 +135,7 @@ def test_a_database_that_is_deleted_under_it_is_rebuilt_and_readers_are_told(hub
     assert "session_missing" in [done["code"] for done in get(hub, "/healthz")["healed"]["done"]]
     once_more = begin(hub, {"say": "works"})
     hub.terminal.until(lambda: get(hub, f"/api/tasks/{once_more['task']}")["status"] == "succeeded")
-    foreign = Listening(hub, f"/api/sessions/{made['session']}/stream", **{"Last-Event-ID": ids[-1]})
+    foreign = Listening(hub, f"/api/sessions/{made['session']}/stream", last=ids[-1])
     assert json.loads(foreign.event("gap")["data"])["why"]
     assert json.loads(foreign.event()["data"])["event"]["seq"] == 1
     foreign.close()
