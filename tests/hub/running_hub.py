@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,11 @@ from typing import Any
 from holdfast.client import Hub
 from holdfast.home import Home
 from tests.contract.commands import HOLDFAST, Terminal
+
+
+def odd(*words: str) -> tuple[str, ...]:
+    """The program of a hub that is odd in some way; see there."""
+    return (sys.executable, os.path.join(os.path.dirname(__file__), "odd_hub.py"), *words)
 
 
 class RunningHub:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,12 @@ import pytest
 
 from holdfast.home import Home
 from tests.hub.asking import Listening, ask, get
-from tests.hub.running_hub import RunningHub, running
+from tests.hub.running_hub import RunningHub, odd, running
 from tests.hub.test_many_readers import BIG, MB, opened, say
 
 SMALL_BUFFER = 4096
 BURSTS, BURST = 10, 64  # events of 64 KB: five times what may wait for a reader
 MANY = BURSTS * BURST
-IMPATIENT = (sys.executable, os.path.join(os.path.dirname(__file__), "impatient_hub.py"), "0.2")
 
 Frame = dict[str, str]
 
@@ -87,7 +84,7 @@ async def test_a_reader_that_is_too_slow_is_told_so_and_loses_nothing(hub: Runni
 
 
 async def test_a_reader_that_does_not_even_take_the_reason_is_cut_off(home: Home, tmp_path: Path) -> None:
-    with running(home, str(tmp_path / "work"), program=IMPATIENT) as hub:
+    with running(home, str(tmp_path / "work"), program=odd("impatient", "0.2")) as hub:
         store = await opened(hub)
         session = (await store.create_session("demo")).id
         where = f"/api/sessions/{session}/stream"

@@ -118,7 +118,7 @@ def test_a_ghost_of_a_run_is_gone_before_anybody_can_ask(hub: RunningHub) -> Non
 def test_a_database_that_is_deleted_under_it_is_rebuilt_and_readers_are_told(hub: RunningHub) -> None:
     made = begin(hub, {"say": "kept"})
     hub.terminal.until(lambda: get(hub, f"/api/tasks/{made['task']}")["status"] == "succeeded")
-    _until_mirrored(hub, made["session"])
+    until_mirrored(hub, made["session"])
     before = _events(hub, made["session"])
     reading = Listening(hub, f"/api/sessions/{made['session']}/stream")
     ids = [reading.event()["id"] for _ in before]
@@ -178,7 +178,7 @@ def _events(hub: RunningHub, session: str) -> list[dict[str, Any]]:
     return found
 
 
-def _until_mirrored(hub: RunningHub, session: str) -> None:
+def until_mirrored(hub: RunningHub, session: str) -> None:
     last = get(hub, f"/api/sessions/{session}")["session"]["events"]
 
     def is_level() -> bool:

@@ -44,6 +44,15 @@ class Healed(msgspec.Struct, frozen=True):
     settled: list[Settled]
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """Why the home had to be opened again, last; its log tells more, to those who may read that."""
+
+    at: str
+    code: str  # of the error, as in a problem
+    what: str  # its name
+    times: int  # since the start
+
+
 class Hub:
     """One running hub."""
 
@@ -58,6 +67,7 @@ class Hub:
         self.feed = feed or Feed()
         self.stopping = asyncio.Event()
         self.healed: Healed | None = None  # None before the home was opened
+        self.failure: Failure | None = None  # None: none since the start
         self.verdicts: Recent[Verdict] = Recent(VERDICT_S)
         self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
         self.adoptable: Recent[list[tuple[str, int]]] = Recent(ADOPTABLE_S)
@@ -91,6 +101,12 @@ class Hub:
     async def opened(self) -> None:
         """Until the home is open."""
         await self._open.wait()
+
+    def failed(self, problem: Exception) -> None:
+        """Something went wrong that closed the home."""
+        code = problem.code if isinstance(problem, errors.HoldfastError) else errors.HoldfastError.code
+        times = 1 if self.failure is None else self.failure.times + 1
+        self.failure = Failure(clock.now(), code, type(problem).__name__, times)
 
     def note(self, report: Report) -> None:
         """What was healed while the home was being opened."""
