@@ -15,9 +15,10 @@ from holdfast.hub.answers import fails, raw, told
 from holdfast.hub.given import By, TheHub
 from holdfast.model.change import Change, Describe, PatchMetadata
 from holdfast.model.commit import Commit
-from holdfast.model.session import ArchiveNote, Deletion, Link, Session, State, Worktree
+from holdfast.model.session import Header, Session
 from holdfast.model.task import Status
 from holdfast.model.token import Token
+from holdfast.store.reads import Filters
 from holdfast.work import removing, trusting
 
 BY_HAND = "by hand"
@@ -25,31 +26,6 @@ BY_HAND = "by hand"
 Which = Literal["present", "live", "archived", "deleted", "all"]
 Limit = Annotated[int, QueryParameter(ge=1, le=500)]
 Reason = Annotated[str, msgspec.Meta(max_length=4000)]
-
-
-class Header(msgspec.Struct, frozen=True):
-    """A session in a list: all but its metadata."""
-
-    id: str
-    agent: str
-    state: State
-    created_at: str
-    updated_at: str
-    key: str | None
-    cwd: str | None
-    host: str | None
-    title: str | None
-    worktree: Worktree | None
-    archive: ArchiveNote | None
-    deletion: Deletion | None
-    link: Link | None
-    version: int
-    undone: str | None
-    events: int
-    messages: int
-    tasks: int
-    last_task: str | None
-    last_status: Status | None
 
 
 class Sessions(msgspec.Struct, frozen=True):
@@ -113,21 +89,19 @@ async def list_sessions(
     limit: Limit = 50,
 ) -> ASGIResponse:
     """A page of headers; `before` is the `next` of the page before, `status` that of the last task."""
-    wanted: dict[str, Any] = {
+    filters: Filters = {
         "state": which,
         "agent": agent,
         "key": key,
         "text": text,
         "status": status or "",
         "empty": empty,
-        "before": before,
-        "limit": limit,
     }
-    name, mark = repr(wanted), await hub.store.mark()
+    name, mark = repr((filters, before, limit)), await hub.store.mark()
     body = None if mark is None else hub.lists.get(name, mark)  # whoever polls, mostly finds nothing new
     if body is None:
-        headers, following = await hub.store.headers(**wanted)
-        body = hub.lists.keep(name, msgspec.json.encode({"sessions": headers, "next": following}), mark)
+        page = Sessions(*await hub.store.headers(before=before, limit=limit, **filters))
+        body = hub.lists.keep(name, msgspec.json.encode(page), mark)
     return raw(body)
 
 
