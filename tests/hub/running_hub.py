@@ -55,8 +55,17 @@ class RunningHub:
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         """End it by a signal; its exit status."""
+        self.signal(number)
+        return self.wait()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Until it has ended; its exit status."""
+        assert self._process is not None
         status = self._process.wait(60)
         assert self._process.stdout is not None
         self._process.stdout.close()

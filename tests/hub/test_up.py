@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 from contextlib import suppress
+from http.client import HTTPConnection, HTTPResponse
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -52,6 +54,27 @@ def test_it_ends_cleanly_and_leaves_the_agents_running(hub: RunningHub, number: 
     assert said == ["begun", "done"]
     lives = get(hub, "/api/lives")["lives"]
     assert [life["end"] for life in lives] == ["stopped", "running"]
+
+
+@pytest.mark.parametrize("sent", [0, 25], ids=["nothing", "half a head"])
+def test_who_has_come_before_the_end_is_still_answered(hub: RunningHub, sent: int) -> None:
+    place = urlsplit(hub.url)
+    request = f"GET /healthz HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode()
+    kept = HTTPConnection(str(place.hostname), place.port, timeout=60)
+    with socket.create_connection((place.hostname, place.port), timeout=60) as line:
+        line.sendall(request[:sent])
+        for _ in range(3):  # by then the hub has heard of the line, too
+            kept.request("GET", "/healthz")
+            kept.getresponse().read()
+        hub.signal(signal.SIGTERM)
+        assert kept.sock.recv(1) == b""  # the hub has begun to close
+        line.sendall(request[sent:])
+        answer = HTTPResponse(line)
+        answer.begin()
+        assert answer.status == 200 and json.loads(answer.read())["version"]
+        assert line.recv(1) == b""
+    kept.close()
+    assert hub.wait() == 0
 
 
 def test_a_second_one_is_told_who_holds_the_home(hub: RunningHub) -> None:
