@@ -120,22 +120,33 @@ def test_the_address_is_printed_for_a_person_to_open(hub: RunningHub) -> None:
         assert process.wait(60) == 0
 
 
-def test_a_ghost_of_a_run_is_gone_before_anybody_can_ask(hub: RunningHub) -> None:
+def test_a_ghost_of_a_run_is_gone_before_anybody_can_ask(any_hub: RunningHub) -> None:
+    hub = any_hub
     made = begin(hub, {"say": "begun"}, {"tool": "waits", "run": "sleep 600"}, key="thread:1")
     until_said(hub, made["session"], "begun")
     before = _events(hub, made["session"])
     hub.kill(signal.SIGKILL)
     hub.terminal.end_all()
     hub.start()
-    session = get(hub, "/api/sessions/thread%3A1")["session"]
+    session = get(hub, "/api/sessions/thread%3A1")["session"]  # the very first thing that is asked
     assert session["last_status"] == "interrupted"
+    assert get(hub, f"/api/tasks/{made['task']}")["status"] == "interrupted"
+    assert get(hub, "/api/sessions?status=running")["sessions"] == []
+    assert [one["id"] for one in get(hub, "/api/sessions?status=interrupted")["sessions"]] == [session["id"]]
     assert get(hub, "/api/sessions/thread%3A1/verdict")["action"] == "fresh"
     assert get(hub, "/api/overview")["running"] == 0
     assert [task["id"] for task in get(hub, "/api/overview")["interrupted"]] == [made["task"]]
     assert [one["task"] for one in get(hub, "/healthz")["healed"]["settled"]] == [made["task"]]
     after = _events(hub, made["session"])
-    assert after[: len(before)] == before and len(after) > len(before)
+    assert after[: len(before)] == before  # nothing of it was touched; what was found out is added
+    assert {e["kind"] for e in after[len(before) :]} <= {"task", "tool_summary", "notice", "error"}
+    assert [e["seq"] for e in after] == list(range(1, len(after) + 1)) and len(after) > len(before)
     assert [life["end"] for life in get(hub, "/api/lives")["lives"]] == ["killed", "running"]
+    hub.kill(signal.SIGKILL)
+    hub.start()
+    assert _events(hub, made["session"]) == after  # settled once
+    assert get(hub, "/api/sessions/thread%3A1")["session"] == session
+    assert get(hub, "/healthz")["healed"]["settled"] == []
 
 
 def test_a_database_that_is_deleted_under_it_is_rebuilt_and_readers_are_told(hub: RunningHub) -> None:
