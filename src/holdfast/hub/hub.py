@@ -121,6 +121,8 @@ class Hub:
             problems=[] if report is None else report.problems,
             settled=msgspec.convert(settled, list[Settled]),
         )
+        self.lists.forget()  # their marks are another store's
+        self.verdicts.forget()
         self._context = context
         self._open.set()
 

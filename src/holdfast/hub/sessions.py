@@ -71,6 +71,17 @@ class Trusted(msgspec.Struct, frozen=True):
     reason: str
 
 
+def _changes(path: str, operation: str, summary: str, *more: int) -> post:
+    """What a person does to one session; `more` are problems that not all of these have."""
+    return post(
+        f"/api/sessions/{{session:str}}/{path}",
+        operation_id=operation,
+        summary=summary,
+        status_code=200,
+        responses=fails(404, 409, *more),
+    )
+
+
 @get(
     "/api/sessions",
     operation_id="listSessions",
@@ -139,12 +150,8 @@ async def patch_session(hub: TheHub, session: FromPath[str], data: JSONBody[Patc
     return await hub.store.session(found)
 
 
-@post(
-    "/api/sessions/{session:str}/archive",
-    operation_id="archiveSession",
-    summary="Put a session away; its key is free again, its tokens and prompts stay",
-    status_code=200,
-    responses=fails(404, 409, 413),
+@_changes(
+    "archive", "archiveSession", "Put a session away; its key is free again, its tokens and prompts stay", 413
 )
 async def archive_session(
     hub: TheHub, by: By, session: FromPath[str], data: JSONBody[Why | None] = None
@@ -154,13 +161,7 @@ async def archive_session(
     return await hub.store.archive(found, by, (data or Why()).reason)
 
 
-@post(
-    "/api/sessions/{session:str}/unarchive",
-    operation_id="unarchiveSession",
-    summary="Take a session out of the archive",
-    status_code=200,
-    responses=fails(404, 409),
-)
+@_changes("unarchive", "unarchiveSession", "Take a session out of the archive")
 async def unarchive_session(hub: TheHub, by: By, session: FromPath[str]) -> Session:
     """The live session."""
     return await hub.store.unarchive(await hub.resolve(session), by)
@@ -183,25 +184,13 @@ async def delete_session(
     return Response(Removed(**msgspec.structs.asdict(deleted), worktree_stays=stays), headers=headers)
 
 
-@post(
-    "/api/sessions/{session:str}/restore",
-    operation_id="restoreSession",
-    summary="Bring a session back from the trash",
-    status_code=200,
-    responses=fails(404, 409),
-)
+@_changes("restore", "restoreSession", "Bring a session back from the trash")
 async def restore_session(hub: TheHub, by: By, session: FromPath[str]) -> Session:
     """The session as it was."""
     return await hub.store.restore(await hub.resolve(session), by)
 
 
-@post(
-    "/api/sessions/{session:str}/trust",
-    operation_id="trustSession",
-    summary="Say that a session is sound whose last task was cancelled or failed",
-    status_code=200,
-    responses=fails(404, 409, 413),
-)
+@_changes("trust", "trustSession", "Say that a session is sound whose last task was cancelled or failed", 413)
 async def trust_session(hub: TheHub, by: By, session: FromPath[str], data: JSONBody[Why]) -> Trusted:
     """What was recorded; that task no longer counts."""
     found = await hub.resolve(session)
