@@ -81,8 +81,10 @@ class Access:
         return f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000"
 
     def _baked(self, asked: Asked) -> str | None:
+        if "cookie" not in asked.headers:
+            return None
         try:
-            found = SimpleCookie(asked.headers.get("cookie", "")).get(self.cookie)
+            found = SimpleCookie(asked.headers["cookie"]).get(self.cookie)
         except CookieError:
             return None
         return None if found is None else found.value

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.hub.frame import Frame
 from holdfast.hub.speech import Speech
-from holdfast.hub.subscriber import Subscriber
+from holdfast.hub.subscriber import STUCK_S, Subscriber
 from holdfast.model.event import Event
 from holdfast.store.contract import Changes, Store
 from holdfast.work.journal import PASSING
@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 class Feed:
     """Passes on what is committed, by whatever process, to everybody who reads it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stuck_s: float = STUCK_S) -> None:
+        """`stuck_s`: for how long a reader that is too slow may leave untaken why it is closed."""
+        self._stuck_s = stuck_s
         self.events = 0  # passed on since the start
         self._of_all: set[Subscriber] = set()
         self._of_session: dict[str, set[Subscriber]] = {}
@@ -40,7 +42,7 @@ class Feed:
 
     def join(self, session: str | None) -> Subscriber:
         """A new reader of one session or of all; it must `leave`."""
-        made = Subscriber(session)
+        made = Subscriber(session, self._stuck_s)
         made.listen()
         if session is None:
             self._of_all.add(made)

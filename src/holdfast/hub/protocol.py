@@ -6,12 +6,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 CUT = "holdfast.cut"  # in a request's extensions: what ends its connection, whatever waits to be sent
 HEAD = 64 * 1024  # bytes of a request's first line and headers
+MOMENT_S = 2.0  # when the hub ends: for who has come, but has not asked yet
 
 
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
     _head: int | None = None  # bytes of a head that is not whole yet
+    _ending = False
 
     def data_received(self, data: bytes) -> None:
         """Take a piece; a head that does not end is refused."""
@@ -31,3 +33,17 @@ class Protocol(HttpToolsProtocol):
         """The head has ended."""
         self._head = None
         super().on_headers_complete()
+        if self._ending:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """The hub ends: a request that is on its way here is still answered."""
+        self._ending = True
+        if self.cycle is None or self._head is not None:
+            self.loop.call_later(MOMENT_S, self._leave)
+        else:
+            super().shutdown()
+
+    def _leave(self) -> None:
+        """Close it, unless something is being answered."""
+        super().shutdown()

@@ -31,10 +31,12 @@ select id from session where key = :key and state <> 'deleted'
 order by case state when 'live' then 0 else 1 end, updated_at desc, n desc limit 1
 
 -- name: sessions
-select s.n, s.id, s.key, s.agent, s.cwd, s.host, s.title, s.state, s.worktree, s.archive, s.deletion,
-  s.link, s.undone, cast(s.metadata as blob) as metadata, s.version, s.created_at, s.updated_at, s.seq, s.messages, s.tasks,
+-- In the order of a header's fields, then what a list needs besides.
+select s.id, s.agent, s.state, s.created_at, s.updated_at, s.key, s.cwd, s.host, s.title,
+  s.worktree, s.archive, s.deletion, s.link, s.version, s.undone, s.seq, s.messages, s.tasks,
+  (select t.id from task t where t.n = s.n order by t.place desc limit 1) as last_task,
   (select t.status from task t where t.n = s.n order by t.place desc limit 1) as last_status,
-  (select t.id from task t where t.n = s.n order by t.place desc limit 1) as last_task
+  s.n, case when :metadata = 1 then cast(s.metadata as blob) end as metadata
 from session s
 where (:state = 'all' or s.state = :state or (:state = 'present' and s.state <> 'deleted'))
   and (:agent = '' or s.agent = :agent)
