@@ -63,7 +63,7 @@ def test_one_event_that_is_sent_to_several_webhooks_is_one_task(any_hub: Running
     """GitHub gives them one id; the bodies differ, as by what an organisation's says of it."""
     configured(any_hub)
 
-    def to_webhook(number: int) -> tuple[int, Any]:
+    def to_webhook(number: int) -> Any:
         body = json.dumps({**json.loads(GITHUB), "organization": {"id": number}}).encode()
         return github(any_hub, body, "d-1")
 
