@@ -109,8 +109,8 @@ def test_a_damaged_database_is_not_mended_under_the_hub_that_has_it_open(hub: Ru
     path = hub.terminal.home.database
     db = apsw.Connection(path)
     db.execute("pragma wal_checkpoint(truncate)").fetchall()
-    ((page,),) = db.execute("select rootpage from sqlite_schema where name = 'token_native'").fetchall()
-    ((size,),) = db.execute("pragma page_size").fetchall()
+    page = int(str(db.execute("select rootpage from sqlite_schema where name = 'token_native'").get))
+    size = int(str(db.execute("pragma page_size").get))
     db.close()
     with open(path, "r+b") as file:  # nobody reads this page just now
         file.seek((page - 1) * size)
