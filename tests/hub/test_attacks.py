@@ -18,21 +18,17 @@ import pytest
 import uvicorn
 
 from holdfast.cli import up
-from holdfast.home import Home
 from holdfast.hub.access import HEADERS
 from holdfast.hub.protocol import Protocol
 from tests.hub.asking import ask, get, raw
-from tests.hub.running_hub import RunningHub, running
+from tests.hub.running_hub import RunningHub, running_in
 from tests.hub.test_sessions import done
 
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """One hub for all attacks; in the end it has neither failed nor told its token."""
-    place = tmp_path_factory.mktemp("attacks")
-    home = Home(str(place / "home"))
-    home.make()
-    with running(home, str(place / "work")) as found:
+    with running_in(tmp_path_factory.mktemp("attacks")) as found:
         done(found, key="k")
         yield found
         assert get(found, "/healthz")["status"] == "ok"

@@ -14,7 +14,7 @@ import pytest
 from holdfast.home import Home
 from tests.contract.commands import Terminal
 from tests.hub.asking import ask, get
-from tests.hub.running_hub import RunningHub
+from tests.hub.running_hub import RunningHub, started
 from tests.hub.test_sessions import begin, done, refused
 from tests.unit import doctor_hapi
 from tests.unit.test_doctor_hermes import FIXTURES as HERMES
@@ -31,12 +31,8 @@ def alone(home: Home, tmp_path: Path) -> Iterator[RunningHub]:
     """A hub of a user who has no agents of his own, so that none of this machine is a witness."""
     terminal = Terminal(home, str(tmp_path))
     terminal.env["HOME"] = str(tmp_path / "nobody")
-    found = RunningHub(terminal)
-    try:
-        found.start()
+    with started(terminal) as found:
         yield found
-    finally:
-        found.close()
 
 
 def looked(hub: RunningHub, target: dict[str, str]) -> Any:

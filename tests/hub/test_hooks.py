@@ -13,8 +13,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from holdfast.home import Home
-from tests.hub.running_hub import RunningHub, running
+from tests.hub.running_hub import RunningHub, running_in
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "forges"
 GITHUB = (FIXTURES / "github-issues-assigned.json").read_bytes()
@@ -41,11 +40,7 @@ repositories."acme/rocket" = {cwd = "CWD"}
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    folder = tmp_path_factory.mktemp("hooks")
-    home = Home(str(folder / "home"))
-    home.make()
-    cwd = str(folder / "work")
-    with running(home, cwd, CONFIG.replace("CWD", cwd)) as found:
+    with running_in(tmp_path_factory.mktemp("hooks"), CONFIG) as found:
         yield found
 
 

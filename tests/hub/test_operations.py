@@ -22,7 +22,7 @@ import pytest
 from holdfast.home import Home
 from tests.contract.commands import Terminal
 from tests.hub.asking import get
-from tests.hub.running_hub import RunningHub, running
+from tests.hub.running_hub import RunningHub, running, started
 from tests.hub.test_sessions import begin, done
 from tests.postgres_server import Server
 
@@ -331,18 +331,14 @@ def test_a_store_on_a_server_as_written(private_server: Server, home: Home, tmp_
     do("createdb", "again")
     place = f"host={quote(private_server.socket_folder, safe='')}"
     terminal = Terminal(home, str(tmp_path))
-    hub = RunningHub(terminal, "--store", f"postgresql://keeper@/kept?{place}")
-    try:
-        hub.start()
+    terminal.env["HOLDFAST_STORE"] = f"postgresql://keeper@/kept?{place}"
+    with started(terminal) as hub:
         assert get(hub, "/healthz")["store"] == "postgres"
         done(hub, key="first")
         before = told(hub)
         do("pg_dump", "-Fc", "-f", str(tmp_path / "dump"), "kept")
-        hub.kill()
-        do("pg_restore", "-d", "again", str(tmp_path / "dump"))
-        hub = RunningHub(terminal, "--store", f"postgresql://keeper@/again?{place}")
-        hub.start()
+    do("pg_restore", "-d", "again", str(tmp_path / "dump"))
+    terminal.env["HOLDFAST_STORE"] = f"postgresql://keeper@/again?{place}"
+    with started(terminal) as hub:
         assert told(hub) == before
         assert done(hub, key="first") in before
-    finally:
-        hub.close()

@@ -26,7 +26,7 @@ from holdfast.hub.hub import Hub
 from holdfast.hub.problem import STATUS, Problem
 from holdfast.store.location import Location
 from tests.hub.asking import get
-from tests.hub.running_hub import RunningHub, running
+from tests.hub.running_hub import RunningHub, running_in
 from tests.hub.test_sessions import begin, done, ended
 
 EXAMPLES = int(os.environ.get("HOLDFAST_EXAMPLES", "4"))
@@ -58,10 +58,7 @@ OPERATIONS = {
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """One hub for all operations, with something in it."""
-    place = tmp_path_factory.mktemp("schema")
-    home = Home(str(place / "home"))
-    home.make()
-    with running(home, str(place / "work")) as found:
+    with running_in(tmp_path_factory.mktemp("schema")) as found:
         done(found, key="k")
         yield found
 
