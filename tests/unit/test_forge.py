@@ -273,7 +273,7 @@ def test_an_unknown_setting_is_named_and_what_may_be_meant(
 ) -> None:
     with pytest.raises(errors.BadInput) as refusal:
         settings.read({"forges": {"github": table(**more)}})
-    assert refusal.value.message == f"config: {told}" and refusal.value.hint == hint
+    assert refusal.value.message == f"config.toml: {told}" and refusal.value.hint == hint
 
 
 def test_a_secret_from_a_file(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def read(config: Mapping[str, Any]) -> dict[str, Forge]:
 
 
 def _forge(name: str, written: Any) -> Forge:
-    where = f"config: [forges.{name}]"
+    where = f"config.toml: [forges.{name}]"
     if not _NAME.match(name):
         raise BadInput(f"{where}: a forge's name has only a-z, 0-9, - and _", hint=_HINT)
     said = table(f"forges.{name}", written, _Table, _HINT)
@@ -110,7 +110,7 @@ def _work(name: str, written: Any) -> Work:
 
 
 def _check(name: str, work: Work) -> None:
-    where = f"config: [{name}]"
+    where = f"config.toml: [{name}]"
     if work.template is not None and (odd := template.unknown(work.template, NAMES)):
         raise BadInput(f"{where}: the template has {{{odd[0]}}}; known are {', '.join(NAMES)}", hint=_HINT)
     if work.template is not None and not work.template.strip():
