@@ -110,7 +110,12 @@ def test_what_is_not_an_assignment_of_an_issue_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"null", b"\xff", b"payload=%7B%7D", b'{"action":"assigned"}', b'{"action":7}']
+    "body",
+    [
+        *(b"", b"[]", b"null", b"\xff", b"payload=%7B%7D", b'{"action":"assigned"}', b'{"action":7}'),
+        *(b"[" * 90_000, b'{"x":' * 90_000, b'{"x":"\xff","action":"assigned"}'),
+    ],
+    ids=lambda body: repr(body[:30]),
 )
 def test_a_body_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(errors.BadInput):
