@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from holdfast.client import Hub
@@ -96,17 +97,34 @@ class RunningHub:
 
 
 @contextmanager
-def running(home: Home, cwd: str, config: str = "", program: tuple[str, ...] = ()) -> Iterator[RunningHub]:
-    """A hub on a home; nothing of it is left afterwards."""
-    os.makedirs(cwd, exist_ok=True)
-    terminal = Terminal(home, cwd)
-    terminal.config(config)
+def started(terminal: Terminal, program: tuple[str, ...] = ()) -> Iterator[RunningHub]:
+    """A hub of a terminal; nothing of it is left afterwards."""
     hub = RunningHub(terminal, *program)
     try:
         hub.start()
         yield hub
     finally:
         hub.close()
+
+
+@contextmanager
+def running(home: Home, cwd: str, config: str = "", program: tuple[str, ...] = ()) -> Iterator[RunningHub]:
+    """A hub on a home."""
+    os.makedirs(cwd, exist_ok=True)
+    terminal = Terminal(home, cwd)
+    terminal.config(config)
+    with started(terminal, program) as hub:
+        yield hub
+
+
+@contextmanager
+def running_in(folder: Path, config: str = "") -> Iterator[RunningHub]:
+    """A hub on a home that is made in a folder; CWD in the config is where its agents work."""
+    home = Home(str(folder / "home"))
+    home.make()
+    cwd = str(folder / "work")
+    with running(home, cwd, config.replace("CWD", cwd)) as hub:
+        yield hub
 
 
 def script(*steps: dict[str, Any]) -> str:

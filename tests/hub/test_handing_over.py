@@ -42,6 +42,19 @@ def test_a_prompt_is_run_by_the_hub_where_the_person_is(hub: RunningHub) -> None
     assert owner(alone) != hub.pid
 
 
+@pytest.mark.parametrize("is_up", [True, False])
+def test_who_gives_no_reason_did_it_by_hand(hub: RunningHub, is_up: bool) -> None:
+    session = hub.terminal.run({"say": "x"})["session"]
+    if not is_up:
+        hub.kill()
+    assert hub.terminal.asked("archive", session)["archive"]["reason"] == "by hand"
+    assert hub.terminal.asked("unarchive", session)["state"] == "live"
+    assert hub.terminal.asked("archive", session, "--reason", "")["archive"]["reason"] == ""
+    hub.terminal.asked("unarchive", session)
+    assert hub.terminal.asked("rm", session)["deletion"]["reason"] == "by hand"
+    assert hub.terminal.asked("restore", session)["state"] == "live"
+
+
 def test_all_that_changes_something_goes_through_it(hub: RunningHub) -> None:
     terminal = hub.terminal
     made = terminal.detached({"tool": "shell", "run": "true", "ask": True}, words=["--key", "k"])

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast import clock, errors
+from holdfast.forge.turns import Turns
 from holdfast.home import Home
 from holdfast.hub.feed import Feed
 from holdfast.hub.recent import Recent
@@ -72,6 +73,7 @@ class Hub:
         self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
         self.adoptable: Recent[list[tuple[str, int]]] = Recent(ADOPTABLE_S)
         self.lists: Recent[bytes] = Recent(LIST_S, 32)
+        self.deliveries = Turns()
         self.requests: Counter[int] = Counter()  # answered, by status
         self._open = asyncio.Event()
         self._context: Context | None = None
