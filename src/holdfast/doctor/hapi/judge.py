@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.hapi.story import Story
@@ -16,6 +17,13 @@ CLEARED = "Cleared by /clear"
 ATTEMPTS = ("piResumeAttempt", "ptyResumeAttempt", "opencodeClearOperation")
 OVER = ("completed", "aborted")  # states of an operation that is not stuck
 
+IMPORTED = (
+    "forkedFrom",
+    "codexSourceSessionId",
+    "piImportState",
+)  # messages older than the row are no wonder
+CHOICE = "choice"
+
 Keys = dict[str, str]
 
 
@@ -23,8 +31,9 @@ class Candidate(msgspec.Struct, frozen=True):
     """One way to mend a session's metadata, and what speaks for it."""
 
     keys: Keys
-    source: str  # `messages`, `native store`, `choice`
+    source: str  # `messages`, `native store`, `its token`, `choice`
     path: str = ""  # of a native store
+    held_by: str = ""  # another session that has this token already
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +44,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     story: Story
     alive: bool = False  # its wrapper runs, as far as can be told here
     superseded_gone: str | None = None  # the session that it says it was replaced by, if that is not there
+    host: str | None = None  # where it must have run, because all of the install did
 
     @property
     def flavor(self) -> str | None:
@@ -53,6 +63,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         known = FLAVORS.get(self.flavor or "claude")
         can = known is not None and known.token is not None
         return self.metadata.is_object and can and self.token is None and self.story.count > 0
+
+    @property
+    def lacks_protocol(self) -> bool:
+        """Whether it has a Cursor id and does not say of which kind."""
+        told = self.metadata.fields.get(PROTOCOL)
+        return self.flavor == "cursor" and self.token is not None and told not in PROTOCOLS
+
+    @property
+    def merged(self) -> bool:
+        """Whether it holds messages of a row that hapi merged into it and deleted."""
+        first = self.story.first_at
+        older = first is not None and 0 < first < self.row.created_at
+        return older and not any(key in self.metadata.fields for key in IMPORTED)
 
     @property
     def cleared(self) -> bool:
@@ -74,6 +97,8 @@ def from_messages(session: Session) -> list[Candidate]:
                 keys["flavor"] = flavor
             if session.metadata.string("path") is None and len(story.cwds) == 1:
                 keys["path"] = next(iter(story.cwds))
+                if session.host is not None and not isinstance(session.metadata.fields.get("host"), str):
+                    keys["host"] = session.host  # hapi reads no metadata that has a path and no host
             found.append(Candidate(keys, "messages"))
     return found
 
@@ -84,6 +109,17 @@ def from_tokens(session: Session) -> list[Candidate]:
     if session.flavor is None and len(tokens) == 1:
         return [Candidate({"flavor": next(iter(tokens))}, "its token")]
     return []
+
+
+def chosen(candidates: list[Candidate], token: str) -> list[Candidate]:
+    """The one that a person chose; all of them if it is none of these."""
+    picked = [c for c in candidates if token in c.keys.values()]
+    return [replace(c, source=CHOICE) for c in picked[:1]] or candidates
+
+
+def only(candidates: list[Candidate]) -> Candidate | None:
+    """The one that may be taken without asking."""
+    return candidates[0] if len(candidates) == 1 and not candidates[0].held_by else None
 
 
 def findings(session: Session, candidates: list[Candidate]) -> list[Finding]:
@@ -100,8 +136,8 @@ def _about_metadata(session: Session, candidates: list[Candidate]) -> list[Findi
     repair = _action(candidates)
     evidence = _evidence(candidates)
     if not metadata.is_object:
-        text = f"its metadata is no object: {metadata.problem}"
-        return [note("metadata_not_object", text, repair, evidence)]
+        text = f"its metadata is no object that can be read: {metadata.problem}"
+        return [note("metadata_not_object", text + _asks(session, candidates), repair, evidence)]
     if metadata.string("path") is None:
         action = repair if any("path" in c.keys for c in candidates) else None
         found.append(note("metadata_no_path", "its metadata names no folder to run in", action))
@@ -113,31 +149,38 @@ def _about_metadata(session: Session, candidates: list[Candidate]) -> list[Findi
         found.append(note("flavor_unknown", text))
     tokens = metadata.tokens()
     if session.lacks_token:
-        found.append(_lacking(session, note, repair, evidence))
+        found.append(_lacking(session, note, candidates))
     elif session.token is None and not tokens and session.story.count == 0:
         found.append(note("never_started", "it never began: no token and no messages; harmless"))
     others = sorted(flavor for flavor in tokens if flavor != (session.flavor or "claude"))
     if others:
         text = f"it has a token of another agent: {', '.join(others)}"
         found.append(note("token_other_flavor", text, evidence={"tokens": {f: tokens[f] for f in others}}))
-    if session.flavor == "cursor" and session.token and metadata.fields.get(PROTOCOL) not in PROTOCOLS:
+    if session.lacks_protocol:
         action = repair if any(PROTOCOL in c.keys for c in candidates) else None
         text = "it has a Cursor id without its protocol; hapi would take it for one of the older kind"
         found.append(note("cursor_protocol_missing", text, action, evidence))
     return found
 
 
-def _lacking(session: Session, note: _Note, repair: str | None, evidence: dict[str, Any]) -> Finding:
+def _lacking(session: Session, note: _Note, candidates: list[Candidate]) -> Finding:
     if session.cleared:
         return note("token_cleared_on_purpose", "its conversation was cleared by the user; it stays cleared")
-    story = session.story
-    text = f"it has {story.count} messages and no token of its agent to go on with"
-    if story.first_at is not None and story.first_at < session.row.created_at:
+    text = f"it has {session.story.count} messages and no token of its agent to go on with"
+    if session.merged:
         text += "; its first messages are older than itself: it was merged from a row that is gone"
-    tried = evidence.get("candidates")
-    if tried and repair is None:
-        text += f"; {len(tried)} conversations could be meant, so a person must say which"
-    return note("token_missing", text, repair, evidence)
+    text += _asks(session, candidates)
+    return note("token_missing", text, _action(candidates), _evidence(candidates))
+
+
+def _asks(session: Session, candidates: list[Candidate]) -> str:
+    """Why a person must say which conversation it is, and how."""
+    if not candidates or only(candidates) is not None:
+        return ""
+    how = f"--choose {session.row.id}=TOKEN"
+    if len(candidates) > 1:
+        return f"; {len(candidates)} conversations could be meant, so a person must say which: {how}"
+    return f"; the one that could be meant is that of {candidates[0].held_by}; if it is of both: {how}"
 
 
 def _about_lifecycle(session: Session) -> list[Finding]:
@@ -200,10 +243,10 @@ class _Note:
 
 
 def _action(candidates: list[Candidate]) -> str | None:
-    if len(candidates) != 1:
+    one = only(candidates)
+    if one is None:
         return None
-    (only,) = candidates
-    return f"set {', '.join(f'{key} to {value}' for key, value in only.keys.items())} (from {only.source})"
+    return f"set {', '.join(f'{key} to {value}' for key, value in one.keys.items())} (from {one.source})"
 
 
 def _evidence(candidates: list[Candidate]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from holdfast.history.hapi.flavor import FLAVORS, PROTOCOL
 from holdfast.history.reader import Place, Reader
 
 EARLIER_S = 300.0  # clocks and slow starts: a store may have been written this long before the first message
-MOST_TEXT = 4000  # characters of a prompt that are compared
 
 _UNREADABLE = (errors.HoldfastError, OSError, apsw.Error, ValueError)
 
@@ -28,19 +27,25 @@ class NativeStores:
         self._readers: dict[str, Reader] = {}
 
     def conversations(self, session: Session) -> list[Candidate]:
-        """Those of the session's agent that were held in its folder and have all its prompts."""
-        flavor, path = FLAVORS.get(session.flavor or ""), session.metadata.string("path")
-        prompts = [text.strip()[:MOST_TEXT] for text in session.story.prompts if text.strip()]
-        if flavor is None or flavor.agent is None or flavor.token is None or path is None or not prompts:
+        """Those of the session's agent that were held in its folder and have all its prompts.
+
+        Of a session that does not say which agent it is of, those of all agents.
+        """
+        path, prompts = session.metadata.string("path"), list(session.story.prompts)
+        if path is None or not prompts:
             return []
-        found = {}
-        for place in self._places(flavor.agent, session, path):
-            if self._tells(flavor.agent, place, prompts):
-                keys = {flavor.token: place.native_id}
-                if protocol := self._protocol(place):
-                    keys[PROTOCOL] = protocol
-                found[tuple(keys.items())] = Candidate(keys, "native store", place.path)
-        return list(found.values())
+        asked = [session.flavor] if session.flavor else list(FLAVORS)
+        found: list[Candidate] = []
+        for name in asked:
+            flavor = FLAVORS.get(name)
+            if flavor is not None and flavor.agent is not None and flavor.token is not None:
+                common = {} if session.flavor else {"flavor": name}
+                for place in self._telling(flavor.agent, session, path, prompts):
+                    keys = {flavor.token: place.native_id, **common}
+                    if protocol := self._protocol(place):
+                        keys[PROTOCOL] = protocol
+                    found.append(Candidate(keys, "native store", place.path))
+        return found
 
     def protocols(self, session: Session) -> list[Candidate]:
         """For a Cursor id without its protocol: what the store that has it says."""
@@ -66,6 +71,15 @@ class NativeStores:
                         yield place
             except _UNREADABLE:
                 continue
+
+    def _telling(self, agent: str, session: Session, path: str, prompts: list[str]) -> Iterator[Place]:
+        """One place of each conversation that has these prompts."""
+        told = set()
+        for place in self._places(agent, session, path):
+            name = (place.native_id, self._protocol(place))
+            if name not in told and self._tells(agent, place, prompts):
+                told.add(name)
+                yield place
 
     def _tells(self, agent: str, place: Place, prompts: list[str]) -> bool:
         """Whether a conversation has these prompts, each somewhere in what its user said."""

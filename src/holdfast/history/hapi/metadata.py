@@ -9,6 +9,8 @@ import msgspec
 
 from holdfast.history.hapi.flavor import FLAVORS
 
+SHOWN = 60  # characters of a value that a sentence may quote
+
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -18,29 +20,29 @@ class Metadata:
     def __init__(self, text: bytes | None):
         self.text = text
         self.problem = ""  # why it is no object
+        self.is_nothing = text is None or not text.strip()  # whether a new object in its place loses nothing
         self.fields: dict[str, Any] = {}
         if text is None:
             self.problem = "there is none"
             return
         try:
             value = json.loads(text.decode(), parse_constant=_refuse)
-        except (ValueError, RecursionError) as problem:
+        except RecursionError:
+            self.problem = "it is nested too deep to be read"
+            return
+        except ValueError as problem:
             self.problem = f"it is not JSON: {problem}"
             return
         if isinstance(value, dict):
             self.fields = value
         else:
-            self.problem = "it is null" if value is None else f"it is a {type(value).__name__}"
+            self.problem = f"it is {_called(value)}"
+            self.is_nothing = _is_nothing(value)
 
     @property
     def is_object(self) -> bool:
         """Whether it can hold anything."""
         return not self.problem
-
-    @property
-    def is_nothing(self) -> bool:
-        """Whether there is nothing in it that a new object would lose."""
-        return self.text is None or self.text.strip() in (b"null", b"")
 
     def string(self, key: str) -> str | None:
         """A key's value, if it is text and not empty."""
@@ -72,3 +74,23 @@ class Metadata:
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _called(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    kind = "a string" if isinstance(value, str) else "an array" if isinstance(value, list) else "a number"
+    shown = json.dumps(value, ensure_ascii=False)
+    return f"{kind}, {shown}" if len(shown) <= SHOWN else kind
+
+
+def _is_nothing(value: Any) -> bool:
+    """Whether there is nothing in a value that a session's metadata could have been."""
+    if isinstance(value, list):
+        return not value
+    if not isinstance(value, str):
+        return True
+    try:
+        return not isinstance(json.loads(value), dict | list)
+    except (ValueError, RecursionError):
+        return "{" not in value  # else it may be a torn object
