@@ -46,7 +46,7 @@ class Story:
 
     @property
     def prompts(self) -> list[str]:
-        """What the agent was asked, as far as it must know of it: no commands, nothing that never reached it."""
+        """What the agent must know that it was asked: no commands, nothing that never reached it."""
         lost = {*self.unanswered, *self.failed}
         return [text for seq, text in self._prompts if seq not in lost and not COMMAND.fullmatch(text)]
 

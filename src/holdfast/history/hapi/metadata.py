@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-import msgspec
-
 from holdfast.history.hapi.flavor import FLAVORS
 
 SHOWN = 60  # characters of a value that a sentence may quote
-
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Metadata:
@@ -62,18 +58,44 @@ class Metadata:
         if self.is_nothing:
             return json.dumps(keys, ensure_ascii=False, separators=(",", ":"))
         try:
-            values = _decode(self.text or b"")
-            for key, value in keys.items():
-                values[key] = msgspec.Raw(msgspec.json.encode(value))
-            text = msgspec.json.encode(values).decode()
-            now = json.loads(text, parse_constant=_refuse)
-        except (msgspec.DecodeError, ValueError, RecursionError):
+            members = _members((self.text or b"").decode())
+            now = {**members, **{key: f"{_json(key)}:{_json(value)}" for key, value in keys.items()}}
+            text = "{" + ",".join(now.values()) + "}"
+            same = json.loads(text, parse_constant=_refuse) == {**self.fields, **keys}
+        except (ValueError, RecursionError):
             return None
-        return text if now == {**self.fields, **keys} else None
+        return text if same else None
+
+
+def _members(text: str) -> dict[str, str]:
+    """Each key of an object that is known to be sound, and the text that it and its value have."""
+    found = {}
+    at = _skip(text, text.index("{") + 1)
+    while text[at] != "}":
+        key, end = _DECODER.raw_decode(text, at)
+        value = _skip(text, _skip(text, end) + 1)
+        _, after = _DECODER.raw_decode(text, value)
+        found[key] = f"{text[at:end]}:{text[value:after]}"
+        at = _skip(text, after)
+        at = _skip(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in " \t\n\r":
+        at += 1
+    return at
+
+
+def _json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _called(value: Any) -> str:
