@@ -64,7 +64,9 @@ class Made(NamedTuple):
     messages: tuple[Said, ...] = ()
 
 
-def build(path: Path, version: int, sessions: dict[str, Made], *, packed: bool = False) -> None:
+def build(
+    path: Path, version: int, sessions: dict[str, Made], *, packed: bool = False, start: int = T0
+) -> None:
     """A database in one file; `packed`: contents are compressed where that version may have them so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     db = apsw.Connection(str(path))
@@ -86,7 +88,7 @@ def build(path: Path, version: int, sessions: dict[str, Made], *, packed: bool =
     db.execute(f"pragma user_version = {version}")
     db.execute("begin")
     for number, (name, session) in enumerate(sessions.items()):
-        at = T0 + number * 60_000
+        at = start + number * 60_000
         db.execute(
             "insert into sessions"
             " (id, tag, created_at, updated_at, metadata, metadata_version, active_at, seq)"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,18 +205,23 @@ def test_a_person_may_give_one_conversation_to_two_sessions(tmp_path: Path) -> N
     assert mended == {"held by another", "wanted by two"}
 
 
-def test_a_folder_that_may_not_be_written_is_looked_at_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "hapi/hapi.db"
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users may enter too, as those of pytest are not."""
+    with tempfile.TemporaryDirectory() as made:
+        os.chmod(made, 0o755)
+        yield Path(made)
+
+
+def test_a_folder_that_may_not_be_written_is_looked_at_and_left_alone(open_folder: Path) -> None:
+    path = open_folder / "hapi/hapi.db"
     build(path, 26, {"in messages": HOLES["in messages"].made})
-    patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
+    patient = HapiInstall(str(path), {"HOME": str(open_folder)})
     plan, untouched = patient.look().fingerprint, seen(path.parent)
     path.chmod(0o444)
     path.parent.chmod(0o555)
-    for above in (tmp_path, *tmp_path.parents):
-        if above.stat().st_mode & 0o7777 == 0o700:
-            above.chmod(0o755)
-    (tmp_path / "home").mkdir(mode=0o777)
-    (tmp_path / "home").chmod(0o777)
+    (open_folder / "home").mkdir(mode=0o777)
+    (open_folder / "home").chmod(0o777)
     child = os.fork()
     if child == 0:
         status = 1
@@ -223,7 +230,7 @@ def test_a_folder_that_may_not_be_written_is_looked_at_and_left_alone(tmp_path: 
                 os.setresgid(65534, 65534, 65534)
                 os.setresuid(65534, 65534, 65534)
             if patient.look().fingerprint == plan:
-                operation.apply(Home(str(tmp_path / "home")), patient, plan)
+                operation.apply(Home(str(open_folder / "home")), patient, plan)
         except errors.StoreReadOnly:
             status = 0
         finally:

@@ -169,6 +169,9 @@ def _lacking(session: Session, note: _Note, candidates: list[Candidate]) -> Find
     text = f"it has {session.story.count} messages and no token of its agent to go on with"
     if session.merged:
         text += "; its first messages are older than itself: it was merged from a row that is gone"
+    known = FLAVORS.get(session.flavor or "")
+    if not candidates and known is not None and known.agent is None:
+        text += f"; its messages do not tell it, and the store of {known.name} is none that we can read"
     text += _asks(session, candidates)
     return note("token_missing", text, _action(candidates), _evidence(candidates))
 

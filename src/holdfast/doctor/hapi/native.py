@@ -77,6 +77,8 @@ class NativeStores:
         told = set()
         for place in self._places(agent, session, path):
             name = (place.native_id, self._protocol(place))
+            if place.agent == "cursor" and name[1] is None:
+                continue  # a store of the SDK's, which no hapi has made
             if name not in told and self._tells(agent, place, prompts):
                 told.add(name)
                 yield place
