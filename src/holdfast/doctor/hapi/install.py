@@ -35,5 +35,5 @@ class HapiInstall:
                 looking.at(db)
         except (apsw.Error, OSError, UnicodeDecodeError) as problem:
             said = " ".join(str(problem).split())
-            looking.tell("database_unreadable", f"the database cannot be read on: {said}")
+            looking.tell("database_unreadable", f"it cannot be read as a database: {said}")
         return looking.diagnosis()

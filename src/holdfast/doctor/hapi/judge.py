@@ -140,7 +140,13 @@ def _about_metadata(session: Session, candidates: list[Candidate]) -> list[Findi
         return [note("metadata_not_object", text + _asks(session, candidates), repair, evidence)]
     if metadata.string("path") is None:
         action = repair if any("path" in c.keys for c in candidates) else None
-        found.append(note("metadata_no_path", "its metadata names no folder to run in", action))
+        found.append(
+            note(
+                "metadata_no_path",
+                "its metadata names no folder to run in, so hapi will not resume it",
+                action,
+            )
+        )
     if session.flavor is None:
         action = repair if any("flavor" in c.keys for c in candidates) else None
         found.append(note("metadata_no_flavor", "its metadata does not say which agent it is of", action))
@@ -151,7 +157,7 @@ def _about_metadata(session: Session, candidates: list[Candidate]) -> list[Findi
     if session.lacks_token:
         found.append(_lacking(session, note, candidates))
     elif session.token is None and not tokens and session.story.count == 0:
-        found.append(note("never_started", "it never began: no token and no messages; harmless"))
+        found.append(note("never_started", "it never began: no token and no messages, so nothing is lost"))
     others = sorted(flavor for flavor in tokens if flavor != (session.flavor or "claude"))
     if others:
         text = f"it has a token of another agent: {', '.join(others)}"
@@ -192,9 +198,17 @@ def _about_lifecycle(session: Session) -> list[Finding]:
     state = metadata.fields.get("lifecycleState")
     if state == "running" and not session.alive:
         who = {"host": metadata.fields.get("host"), "pid": metadata.fields.get("hostPid")}
-        found.append(note("ghost_running", "it is marked as running and nobody is there", evidence=who))
+        found.append(
+            note(
+                "ghost_running",
+                "it is marked as running and nobody is there; hapi can archive it",
+                evidence=who,
+            )
+        )
     if state == "archived" and session.token and metadata.string("path"):
-        found.append(note("archived_resumable", "it is archived and could be gone on with"))
+        found.append(
+            note("archived_resumable", "it is archived and could be gone on with; hapi can reopen it")
+        )
     for key in ATTEMPTS:
         attempt = metadata.fields.get(key)
         if isinstance(attempt, dict) and attempt.get("state") not in OVER:
@@ -209,13 +223,17 @@ def _about_lifecycle(session: Session) -> list[Finding]:
 def _about_messages(session: Session) -> list[Finding]:
     story, note = session.story, _Note(session)
     told = (
-        ("token_replaced", story.replaced, "a resume failed and its token was replaced by that of a new one"),
+        (
+            "token_replaced",
+            story.replaced,
+            "a resume failed, and hapi replaced its token by that of a new conversation",
+        ),
         (
             "prompt_without_reply",
             story.unanswered,
-            "a prompt was marked as delivered and nothing came after it",
+            "a prompt was marked as delivered and nothing came after it: send it again",
         ),
-        ("prompt_failed", story.failed, "a prompt was answered by an error only"),
+        ("prompt_failed", story.failed, "a prompt was answered by an error only: send it again"),
         ("prompt_queued", story.queued, "a prompt waits to be delivered"),
         ("prompt_scheduled", story.scheduled, "a prompt waits for its time"),
     )

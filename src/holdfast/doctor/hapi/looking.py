@@ -63,7 +63,7 @@ class Looking:
             self._findings.append(Finding(code="orphan_messages", subject=name, text=text))
         if self._merged:
             text = (
-                f"{len(self._merged)} sessions hold messages older than themselves:"
+                f"sessions that hold messages older than themselves: {len(self._merged)};"
                 " hapi merged other rows into them and deleted those, and their tokens with them"
             )
             self.tell("rows_merged", text, sessions=self._merged[:SHOWN])

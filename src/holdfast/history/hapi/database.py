@@ -146,7 +146,9 @@ def place_of(path: str) -> str:
     if os.path.isdir(path):
         path = os.path.join(path, NAME)
     if not os.path.isfile(path):
-        raise errors.NotFound(f"there is no hapi database at {path}", hint="name hapi's home or the file")
+        raise errors.NotFound(
+            f"there is no hapi database at {path}", hint="name hapi's home, usually ~/.hapi, or the file"
+        )
     return os.path.realpath(path)
 
 
