@@ -150,6 +150,15 @@ def holes() -> dict[str, Hole]:
             Made({"host": HOST, "flavor": "claude", "claudeSessionId": uuid(28)}), ("metadata_no_path",)
         ),
         "empty path": Hole(Made(of(path="", claudeSessionId=uuid(29)), TALK), ("metadata_no_path",)),
+        "no path but in messages": Hole(
+            Made({"host": HOST, "flavor": "claude", "claudeSessionId": uuid(53)}, (claude(53, cwd=PATH),)),
+            ("metadata_no_path",),
+            {"path": PATH},
+        ),
+        "no path but a subagent's": Hole(
+            Made(of(path="", claudeSessionId=uuid(54)), (claude(54), claude(54, cwd=PATH, isSidechain=True))),
+            ("metadata_no_path",),
+        ),
         "all but the messages": Hole(
             Made({"lifecycleState": "archived"}, (claude(30, cwd=PATH),)),
             ("metadata_no_path", "metadata_no_flavor", "token_missing"),

@@ -1,125 +1,19 @@
-"""What is wrong with one session of hapi's, told from its row and its messages alone."""
+"""What is wrong with one session of hapi's, and whether that is mended."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from holdfast.doctor.finding import Finding
-from holdfast.doctor.hapi.story import Story
-from holdfast.history.hapi.database import Row
-from holdfast.history.hapi.flavor import FLAVORS, PROTOCOL, PROTOCOLS
-from holdfast.history.hapi.metadata import Metadata
+from holdfast.doctor.hapi import candidate
+from holdfast.doctor.hapi.candidate import Candidate
+from holdfast.doctor.hapi.session import Session
+from holdfast.history.hapi.flavor import FLAVORS, PROTOCOL
 
-CLEARED = "Cleared by /clear"
 ATTEMPTS = ("piResumeAttempt", "ptyResumeAttempt", "opencodeClearOperation")
 OVER = ("completed", "aborted")  # states of an operation that is not stuck
-
-IMPORTED = (
-    "forkedFrom",
-    "codexSourceSessionId",
-    "piImportState",
-)  # messages older than the row are no wonder
-CHOICE = "choice"
-
-Keys = dict[str, str]
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """One way to mend a session's metadata, and what speaks for it."""
-
-    keys: Keys
-    source: str  # `messages`, `native store`, `its token`, `choice`
-    path: str = ""  # of a native store
-    held_by: str = ""  # another session that has this token already
-
-
-class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of one session, before it is judged."""
-
-    row: Row
-    metadata: Metadata
-    story: Story
-    alive: bool = False  # its wrapper runs, as far as can be told here
-    superseded_gone: str | None = None  # the session that it says it was replaced by, if that is not there
-    host: str | None = None  # where it must have run, because all of the install did
-
-    @property
-    def flavor(self) -> str | None:
-        """The agent that the metadata names."""
-        return self.metadata.string("flavor")
-
-    @property
-    def token(self) -> str | None:
-        """The token that hapi would resume it with."""
-        known = FLAVORS.get(self.flavor or "claude")
-        return self.metadata.string(known.token) if known is not None and known.token else None
-
-    @property
-    def lacks_token(self) -> bool:
-        """Whether it talked with an agent and cannot be gone on with."""
-        known = FLAVORS.get(self.flavor or "claude")
-        can = known is not None and known.token is not None
-        return self.metadata.is_object and can and self.token is None and self.story.count > 0
-
-    @property
-    def lacks_protocol(self) -> bool:
-        """Whether it has a Cursor id and does not say of which kind."""
-        told = self.metadata.fields.get(PROTOCOL)
-        return self.flavor == "cursor" and self.token is not None and told not in PROTOCOLS
-
-    @property
-    def merged(self) -> bool:
-        """Whether it holds messages of a row that hapi merged into it and deleted."""
-        first = self.story.first_at
-        older = first is not None and 0 < first < self.row.created_at
-        return older and not any(key in self.metadata.fields for key in IMPORTED)
-
-    @property
-    def cleared(self) -> bool:
-        """Whether the user wanted the conversation to be forgotten, and none was begun since."""
-        told = self.metadata.fields.get("archiveReason") == CLEARED
-        return told or (self.story.was_reset and not self.story.claude and not self.story.codex)
-
-
-def from_messages(session: Session) -> list[Candidate]:
-    """What the session's own messages say that its metadata lacks; several where they disagree."""
-    story = session.story
-    named = {"claude": story.claude, "codex": story.codex}
-    found = []
-    for flavor in [session.flavor] if session.flavor else list(named):
-        token = FLAVORS[flavor].token if flavor in FLAVORS else None
-        for name in sorted(named.get(flavor, {}), key=lambda n: -named[flavor][n]):
-            keys = {str(token): name}
-            if session.flavor is None:
-                keys["flavor"] = flavor
-            if session.metadata.string("path") is None and len(story.cwds) == 1:
-                keys["path"] = next(iter(story.cwds))
-                if session.host is not None and not isinstance(session.metadata.fields.get("host"), str):
-                    keys["host"] = session.host  # hapi reads no metadata that has a path and no host
-            found.append(Candidate(keys, "messages"))
-    return found
-
-
-def from_tokens(session: Session) -> list[Candidate]:
-    """The flavor of a session that names none, if it has exactly one token."""
-    tokens = session.metadata.tokens()
-    if session.flavor is None and len(tokens) == 1:
-        return [Candidate({"flavor": next(iter(tokens))}, "its token")]
-    return []
-
-
-def chosen(candidates: list[Candidate], token: str) -> list[Candidate]:
-    """The one that a person chose; all of them if it is none of these."""
-    picked = [c for c in candidates if token in c.keys.values()]
-    return [replace(c, source=CHOICE) for c in picked[:1]] or candidates
-
-
-def only(candidates: list[Candidate]) -> Candidate | None:
-    """The one that may be taken without asking."""
-    return candidates[0] if len(candidates) == 1 and not candidates[0].held_by else None
 
 
 def findings(session: Session, candidates: list[Candidate]) -> list[Finding]:
@@ -184,7 +78,7 @@ def _lacking(session: Session, note: _Note, candidates: list[Candidate]) -> Find
 
 def _asks(session: Session, candidates: list[Candidate]) -> str:
     """Why a person must say which conversation it is, and how."""
-    if not candidates or only(candidates) is not None:
+    if not candidates or candidate.only(candidates) is not None:
         return ""
     how = f"--choose {session.row.id}=TOKEN"
     if len(candidates) > 1:
@@ -264,7 +158,7 @@ class _Note:
 
 
 def _action(candidates: list[Candidate]) -> str | None:
-    one = only(candidates)
+    one = candidate.only(candidates)
     if one is None:
         return None
     return f"set {', '.join(f'{key} to {value}' for key, value in one.keys.items())} (from {one.source})"

@@ -10,10 +10,11 @@ from contextlib import suppress
 import apsw
 
 from holdfast.doctor.finding import Diagnosis, Finding, Progress
-from holdfast.doctor.hapi import alive, judge, repair
-from holdfast.doctor.hapi.judge import Candidate, Session
+from holdfast.doctor.hapi import alive, candidate, judge, repair
+from holdfast.doctor.hapi.candidate import Candidate
 from holdfast.doctor.hapi.native import NativeStores
 from holdfast.doctor.hapi.repair import Repair
+from holdfast.doctor.hapi.session import Session
 from holdfast.doctor.hapi.story import Story
 from holdfast.doctor.hapi.surroundings import Surroundings
 from holdfast.history.hapi import database
@@ -110,7 +111,7 @@ class Looking:
         if session.merged:
             self._merged.append(row.id)
         candidates = [around.told(c, row.id) for c in self._candidates(session)]
-        only = judge.only(candidates)
+        only = candidate.only(candidates)
         mended = None if only is None else repair.repair_of(session, only)
         found = judge.findings(session, candidates)
         if mended is None:
@@ -121,22 +122,24 @@ class Looking:
 
     def _candidates(self, session: Session) -> list[Candidate]:
         if not session.metadata.is_object:
-            found = judge.from_messages(session) if session.metadata.is_nothing else []
+            found = candidate.from_messages(session) if session.metadata.is_nothing else []
         elif session.lacks_token:
             found = self._conversations(session)
         elif session.lacks_protocol:
             found = self._stores.protocols(session)
         else:
-            found = judge.from_tokens(session)
+            found = candidate.from_tokens(session) or candidate.from_folders(session)
         chosen = self._chosen.get(session.row.id)
-        return judge.chosen(found, chosen) if chosen is not None else found
+        return candidate.chosen(found, chosen) if chosen is not None else found
 
     def _conversations(self, session: Session) -> list[Candidate]:
         """Those that a session without a token may be of, from the strongest evidence that there is."""
         if session.cleared:
             return []
         return (
-            judge.from_messages(session) or self._stores.conversations(session) or judge.from_tokens(session)
+            candidate.from_messages(session)
+            or self._stores.conversations(session)
+            or candidate.from_tokens(session)
         )
 
 

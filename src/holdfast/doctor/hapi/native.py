@@ -9,7 +9,8 @@ import apsw
 
 from holdfast import clock, errors
 from holdfast.agents.registry import Registry
-from holdfast.doctor.hapi.judge import Candidate, Session
+from holdfast.doctor.hapi.candidate import Candidate
+from holdfast.doctor.hapi.session import Session
 from holdfast.history.hapi.flavor import FLAVORS, PROTOCOL
 from holdfast.history.reader import Place, Reader
 

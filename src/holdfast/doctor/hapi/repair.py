@@ -9,7 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.doctor.finding import Finding
-from holdfast.doctor.hapi.judge import CHOICE, Candidate, Session
+from holdfast.doctor.hapi.candidate import CHOICE, Candidate
+from holdfast.doctor.hapi.session import Session
 from holdfast.doctor.step import Check, DatabaseStep, Statement
 from holdfast.history.hapi.flavor import TOKENS
 

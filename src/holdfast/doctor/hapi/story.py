@@ -102,7 +102,7 @@ class Story:
             self.claude[said.claude] = message.seq
         if said.codex:
             self._threads.setdefault(said.role, {})[said.codex] = message.seq
-        if said.cwd:
+        if said.own_turn and said.cwd:
             self.cwds.add(said.cwd)
 
     def _settle(self) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
-from holdfast.doctor.hapi.judge import CHOICE, Candidate
+from holdfast.doctor.hapi.candidate import CHOICE, Candidate
 from holdfast.history.hapi.database import Database
 from holdfast.history.hapi.flavor import TOKENS
 from holdfast.history.hapi.metadata import Metadata

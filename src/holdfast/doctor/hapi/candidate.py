@@ -1,0 +1,73 @@
+"""Ways to give a session back what its metadata lack, and when one may be taken without asking."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.doctor.hapi.session import Session
+from holdfast.history.hapi.flavor import FLAVORS
+
+CHOICE = "choice"
+
+Keys = dict[str, str]
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """One way to mend a session's metadata, and what speaks for it."""
+
+    keys: Keys
+    source: str  # `messages`, `native store`, `its token`, `choice`
+    path: str = ""  # of a native store
+    held_by: str = ""  # another session that has this token already
+
+
+def from_messages(session: Session) -> list[Candidate]:
+    """What the session's own messages say that its metadata lacks; several where they disagree."""
+    story = session.story
+    named = {"claude": story.claude, "codex": story.codex}
+    found = []
+    for flavor in [session.flavor] if session.flavor else list(named):
+        token = FLAVORS[flavor].token if flavor in FLAVORS else None
+        for name in sorted(named.get(flavor, {}), key=lambda n: -named[flavor][n]):
+            keys = {str(token): name}
+            if session.flavor is None:
+                keys["flavor"] = flavor
+            found.append(Candidate({**keys, **_place(session)}, "messages"))
+    return found
+
+
+def from_tokens(session: Session) -> list[Candidate]:
+    """The flavor of a session that names none, if it has exactly one token."""
+    tokens = session.metadata.tokens()
+    if session.flavor is None and len(tokens) == 1:
+        return [Candidate({"flavor": next(iter(tokens)), **_place(session)}, "its token")]
+    return []
+
+
+def from_folders(session: Session) -> list[Candidate]:
+    """The folder of a session that names none, if its messages were all said in one."""
+    place = _place(session)
+    return [Candidate(place, "messages")] if place else []
+
+
+def chosen(candidates: list[Candidate], token: str) -> list[Candidate]:
+    """The one that a person chose; all of them if it is none of these."""
+    picked = [c for c in candidates if token in c.keys.values()]
+    return [replace(c, source=CHOICE) for c in picked[:1]] or candidates
+
+
+def only(candidates: list[Candidate]) -> Candidate | None:
+    """The one that may be taken without asking."""
+    return candidates[0] if len(candidates) == 1 and not candidates[0].held_by else None
+
+
+def _place(session: Session) -> Keys:
+    """Where it ran, as far as its metadata lack that and it can be told."""
+    metadata, cwds = session.metadata, session.story.cwds
+    if metadata.string("path") is not None or len(cwds) != 1:
+        return {}
+    place = {"path": next(iter(cwds))}
+    if session.host is not None and not isinstance(metadata.fields.get("host"), str):
+        place["host"] = session.host  # hapi reads no metadata that has a path and no host
+    return place
