@@ -38,7 +38,7 @@ def repair_of(session: Session, candidate: Candidate) -> Repair | None:
     """The change that gives a session what it lacks; None if its row cannot be changed as hapi would."""
     row, old = session.row, session.metadata.text
     text = session.metadata.with_keys(candidate.keys)
-    if text is None or not row.named or not isinstance(row.version, int) or not isinstance(row.seq, int):
+    if text is None or not row.named or not _counts(row.version) or not _counts(row.seq):
         return None
     try:
         was = None if old is None else old.decode()
@@ -51,6 +51,11 @@ def repair_of(session: Session, candidate: Candidate) -> Repair | None:
         tokens=frozenset((key, value) for key, value in candidate.keys.items() if key in TOKENS),
         chosen=candidate.source == CHOICE,
     )
+
+
+def _counts(value: object) -> bool:
+    """Whether it is a number that one can be added to."""
+    return isinstance(value, int) and abs(value) < 1 << 62
 
 
 def contested(repairs: Iterable[Repair]) -> set[str]:
