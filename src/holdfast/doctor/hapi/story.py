@@ -37,7 +37,7 @@ class Story:
         self.queued: list[int] = []
         self.scheduled: list[int] = []
         self.first_at: int | None = None
-        self.digest = hashlib.blake2b(digest_size=16)
+        self.digest = hashlib.sha256()
         self._asked: int | None = None
         self._error = False
         for message in messages:

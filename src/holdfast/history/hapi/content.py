@@ -15,6 +15,7 @@ LARGEST = 256 << 20  # bytes that one message may unpack to
 
 Kind = Literal["prompt", "reply", "error", "event"]
 
+_NAMING = {"thread_id", "threadId", "scope"}  # keys of an event that may name a Codex thread
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -80,6 +81,8 @@ def _agent(message: dict[str, Any], content: Any) -> Said:
             cwd=_text(data.get("cwd")),
             own_turn=not data.get("isSidechain") and not data.get("parent_tool_use_id"),
         )
+    if not _NAMING & data.keys():
+        return Said(kind, text)
     thread, role = _thread(data)
     return Said(kind, text, codex=thread, role=role, own_turn=role in (None, "parent"))
 
