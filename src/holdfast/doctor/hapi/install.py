@@ -34,6 +34,6 @@ class HapiInstall:
             with database.opened(self.path) as db:
                 looking.at(db)
         except (apsw.Error, OSError, UnicodeDecodeError) as problem:
-            said = " ".join(str(problem).split())
-            looking.tell("database_unreadable", f"it cannot be read as a database: {said}")
+            said = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
+            looking.tell("database_unreadable", f"it cannot be read as a database: {' '.join(said.split())}")
         return looking.diagnosis()
