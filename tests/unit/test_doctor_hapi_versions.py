@@ -205,6 +205,21 @@ def test_a_person_may_give_one_conversation_to_two_sessions(tmp_path: Path) -> N
     assert mended == {"held by another", "wanted by two"}
 
 
+def test_what_lies_before_the_damage_is_told_of_and_nothing_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "hapi/hapi.db"
+    padding = "x" * 1500
+    sessions = {f"s{n}": Made(of(pad=f"{padding} {n:03}"), (claude(n),)) for n in range(60)}
+    build(path, 26, sessions)
+    data = bytearray(path.read_bytes())
+    page = data.index(f"{padding} 050".encode()) // 4096 * 4096
+    data[page : page + 4096] = bytes(4096)
+    path.write_bytes(data)
+    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).look()
+    codes = told(found)
+    assert codes["hapi.db"] & {"database_damaged", "database_unreadable"} and not found.steps
+    assert all("token_missing" in codes[f"s{n}"] for n in range(45)) and not found.plan
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that other users may enter too, as those of pytest are not."""

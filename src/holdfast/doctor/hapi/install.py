@@ -35,5 +35,7 @@ class HapiInstall:
                 looking.at(db)
         except (apsw.Error, OSError, UnicodeDecodeError) as problem:
             said = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
-            looking.tell("database_unreadable", f"it cannot be read as a database: {' '.join(said.split())}")
+            looking.tell(
+                "database_unreadable", f"it cannot be read, or not to its end: {' '.join(said.split())}"
+            )
         return looking.diagnosis()

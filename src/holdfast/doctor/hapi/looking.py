@@ -54,10 +54,12 @@ class Looking:
         for problem in db.problems():
             self.tell("database_damaged", f"SQLite says of the file: {problem}", part=problem)
         around = Surroundings(db)
-        count = db.count()
-        for number, row in enumerate(db.sessions()):
+        last = 0
+        with suppress(apsw.Error):  # of a damaged file; then nobody can say how far it is
+            last = db.last()
+        for row in db.sessions():
             if self._progress is not None:
-                self._progress(number, count, row.id)
+                self._progress(row.rowid - 1, max(last, row.rowid), row.id)
             self._session(db, row, around)
         for name, messages in db.orphans():
             text = f"{messages} messages are of a session that is not there: it was deleted or merged away"

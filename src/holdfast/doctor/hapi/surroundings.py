@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 
+import apsw
 from msgspec.structs import replace
 
 from holdfast.doctor.hapi.candidate import CHOICE, Candidate
@@ -17,16 +19,17 @@ class Surroundings:
 
     def __init__(self, db: Database):
         self._holders: dict[tuple[str, str], list[str]] = defaultdict(list)
-        hosts = set()
-        for row in db.sessions():
-            metadata = Metadata(row.metadata)
-            hosts.add(metadata.string("host"))
-            for key in TOKENS:
-                if token := metadata.string(key):
-                    self._holders[(key, token)].append(row.id)
-        hosts |= {Metadata(text).string("host") for text in db.machines()}
-        hosts.discard(None)
-        self.host = hosts.pop() if len(hosts) == 1 else None  # where all of them ran, if it is one place
+        self._hosts: set[str] = set()
+        with suppress(apsw.Error):  # of a damaged file what can be read; whoever reads on tells of it
+            for row in db.sessions():
+                self._take(row.id, Metadata(row.metadata))
+            for text in db.machines():
+                self._take_host(Metadata(text))
+
+    @property
+    def host(self) -> str | None:
+        """Where all of the install ran, if that is one place."""
+        return next(iter(self._hosts)) if len(self._hosts) == 1 else None
 
     def told(self, candidate: Candidate, session: str) -> Candidate:
         """The candidate, with the other session that has its token, if there is one.
@@ -40,3 +43,13 @@ class Surroundings:
             if key in TOKENS and others:
                 return replace(candidate, held_by=others[0])
         return candidate
+
+    def _take(self, session: str, metadata: Metadata) -> None:
+        self._take_host(metadata)
+        for key in TOKENS:
+            if token := metadata.string(key):
+                self._holders[(key, token)].append(session)
+
+    def _take_host(self, metadata: Metadata) -> None:
+        if host := metadata.string("host"):
+            self._hosts.add(host)

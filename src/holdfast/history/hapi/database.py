@@ -62,11 +62,14 @@ class Database:
 
     def problems(self) -> list[str]:
         """What SQLite says against the file, at most three things."""
-        return [str(row[0]) for row in self._db.execute("pragma quick_check(3)") if row[0] != "ok"]
+        try:
+            return [str(row[0]) for row in self._db.execute("pragma quick_check(3)") if row[0] != "ok"]
+        except apsw.Error as problem:
+            return [str(problem)]
 
-    def count(self) -> int:
-        """How many sessions there are."""
-        return int(self._db.execute("select count(*) from sessions").get)
+    def last(self) -> int:
+        """The rowid of the last session, which is found without reading the others."""
+        return int(self._db.execute("select max(rowid) from sessions").get or 0)
 
     def sessions(self) -> Iterator[Row]:
         """All, in the order of the file."""
@@ -108,10 +111,6 @@ class Database:
                 None if invoked is None else _number(invoked),
                 None if scheduled is None else _number(scheduled),
             )
-
-    def message_count(self) -> int:
-        """How many messages there are."""
-        return int(self._db.execute("select count(*) from messages").get)
 
     def orphans(self) -> list[tuple[str, int]]:
         """Sessions that are named by messages and are not there, and how many messages each has."""
