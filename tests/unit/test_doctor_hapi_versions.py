@@ -228,6 +228,20 @@ def open_folder() -> Iterator[Path]:
         yield Path(made)
 
 
+def test_a_person_may_know_a_token_that_nothing_here_tells(tmp_path: Path) -> None:
+    path = tmp_path / "hapi/hapi.db"
+    names = ("agy without", "sound", "cleared")
+    build(path, 26, {name: HOLES[name].made for name in names})
+    env, chosen = {"HOME": str(tmp_path)}, {"agy without": "known", "sound": "other", "cleared": "old"}
+    patient = HapiInstall(str(path), env, chosen)
+    found = patient.look()
+    assert [step["action"] for step in found.plan] == ["set agySessionId to known (from choice)"]
+    operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint)
+    assert not patient.look().plan
+    with pytest.raises(errors.BadInput, match="nobody"):
+        HapiInstall(str(path), env, {"nobody": "known"}).look()
+
+
 def test_a_folder_that_may_not_be_written_is_looked_at_and_left_alone(open_folder: Path) -> None:
     path = open_folder / "hapi/hapi.db"
     build(path, 26, {"in messages": HOLES["in messages"].made})

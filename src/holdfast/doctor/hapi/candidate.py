@@ -51,10 +51,13 @@ def from_folders(session: Session) -> list[Candidate]:
     return [Candidate(place, "messages")] if place else []
 
 
-def chosen(candidates: list[Candidate], token: str) -> list[Candidate]:
-    """The one that a person chose; all of them if it is none of these."""
-    picked = [c for c in candidates if token in c.keys.values()]
-    return [replace(c, source=CHOICE) for c in picked[:1]] or candidates
+def chosen(session: Session, candidates: list[Candidate], token: str) -> list[Candidate]:
+    """The one that a person chose: one of the candidates, or a token that only the person knows."""
+    picked = [replace(c, source=CHOICE) for c in candidates if token in c.keys.values()][:1]
+    known = FLAVORS.get(session.flavor or "")
+    if picked or not session.lacks_token or session.cleared or known is None or known.token is None:
+        return picked or candidates
+    return [Candidate({known.token: token}, CHOICE)]
 
 
 def only(candidates: list[Candidate]) -> Candidate | None:

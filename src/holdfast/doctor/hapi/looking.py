@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import apsw
 
+from holdfast import errors
 from holdfast.doctor.finding import Diagnosis, Finding, Progress
 from holdfast.doctor.hapi import alive, candidate, judge, repair
 from holdfast.doctor.hapi.candidate import Candidate
@@ -54,12 +55,15 @@ class Looking:
         for problem in db.problems():
             self.tell("database_damaged", f"SQLite says of the file: {problem}", part=problem)
         around = Surroundings(db)
+        for name in self._chosen:
+            if not db.has(name):
+                raise errors.BadInput(f"there is no session {name} to choose a token for")
         last = 0
         with suppress(apsw.Error):  # of a damaged file; then nobody can say how far it is
             last = db.last()
         for row in db.sessions():
             if self._progress is not None:
-                self._progress(row.rowid - 1, max(last, row.rowid), row.id)
+                self._progress(row.rowid - 1, max(last, row.rowid, 1), row.id)
             self._session(db, row, around)
         for name, messages in db.orphans():
             text = f"{messages} messages are of a session that is not there: it was deleted or merged away"
@@ -132,7 +136,7 @@ class Looking:
         else:
             found = candidate.from_tokens(session) or candidate.from_folders(session)
         chosen = self._chosen.get(session.row.id)
-        return candidate.chosen(found, chosen) if chosen is not None else found
+        return candidate.chosen(session, found, chosen) if chosen is not None else found
 
     def _conversations(self, session: Session) -> list[Candidate]:
         """Those that a session without a token may be of, from the strongest evidence that there is."""
