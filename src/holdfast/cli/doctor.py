@@ -34,7 +34,7 @@ def parser(name: str) -> argparse.ArgumentParser:
         metavar="SESSION=TOKEN",
         action="append",
         default=[],
-        help="of several conversations that could be meant, this one; also with --apply",
+        help="the conversation that is meant, of several or as only you know; also with --apply",
     )
     do = made.add_mutually_exclusive_group()
     do.add_argument("--apply", metavar="PLAN", help="the plan's fingerprint, or a file with --json output")
@@ -176,6 +176,6 @@ def _progress() -> Iterator[Progress | None]:
 
     bar = Bar("doctor", 1.0)
     try:
-        yield lambda done, of, what: bar.at((done + 1) / of, what)
+        yield lambda done, of, what: bar.at((done + 1) / of, what, begins=done == 0)
     finally:
         bar.end()

@@ -24,10 +24,10 @@ class Bar:
         self._shown = sys.stderr.isatty()
         self._told = 0.0
 
-    def at(self, done: float, note: str = "") -> None:
-        """Show that so much is done."""
+    def at(self, done: float, note: str = "", *, begins: bool = False) -> None:
+        """Show that so much is done; not every time, but always when something new begins."""
         now = time.monotonic()
-        if not self._shown or now - self._told < EVERY_S:
+        if not self._shown or (now - self._told < EVERY_S and not begins):
             return
         self._told = now
         part = min(1.0, done / self._total) if self._total else 1.0

@@ -34,15 +34,12 @@ def apply(home: Home, patient: Patient, plan: str, progress: Progress | None = N
             settle(case, intent)
         found = patient.look(progress)
         if found.fingerprint != plan:
-            raise errors.PlanChanged(
-                f"the plan {plan} was made from another state of {patient.path}",
-                hint=f"look again with `holdfast doctor {patient.target} PATH` and apply the new plan",
-            )
+            raise _changed(home, patient, plan)
         if not found.steps:
             raise errors.Refused(f"there is nothing in {patient.path} that the doctor can mend")
         case = Case.new(home)
         try:
-            intent = _stage(case, found)
+            intent = _stage(case, found, progress)
         except BaseException:
             case.remove()
             raise
@@ -142,6 +139,22 @@ def settle(case: Case, intent: Intent) -> Receipt | None:
     return _end(case, intent, done, problems if len(done) < len(intent.items) else [], again=True)
 
 
+def _changed(home: Home, patient: Patient, plan: str) -> errors.PlanChanged:
+    """Why a plan does not fit: it was carried out before, or something else has changed."""
+    for case in cases.cases(home):
+        receipt = case.receipt()
+        if receipt is None or (receipt.path, receipt.fingerprint) != (patient.path, plan) or case.undone():
+            continue
+        return errors.PlanChanged(
+            f"the plan {plan} was carried out before, as {receipt.id}",
+            hint=f"to take it back: holdfast doctor --undo {receipt.id}",
+        )
+    return errors.PlanChanged(
+        f"the plan {plan} was made from another state of {patient.path}",
+        hint=f"look again with `holdfast doctor {patient.target} PATH` and apply the new plan",
+    )
+
+
 def _refuse_running(patient: Patient) -> None:
     signs = patient.running()
     if signs:
@@ -150,9 +163,13 @@ def _refuse_running(patient: Patient) -> None:
         )
 
 
-def _stage(case: Case, found: Diagnosis) -> Intent:
+def _stage(case: Case, found: Diagnosis, progress: Progress | None) -> Intent:
     """Backups of all that is touched, and what will be put in its place; on disk before the first step."""
-    items = [_stage_one(case, number, step) for number, step in enumerate(found.steps)]
+    items = []
+    for number, step in enumerate(found.steps):
+        if progress is not None:
+            progress(number, len(found.steps) + 1, f"a copy of {os.path.basename(step.path)}")
+        items.append(_stage_one(case, number, step))
     intent = Intent(
         id=case.id,
         at=clock.now(),
@@ -196,7 +213,7 @@ def _carry_out(case: Case, intent: Intent, progress: Progress | None = None, aga
     failure: errors.HoldfastError | OSError | None = None
     for number, item in enumerate(intent.items):
         if progress is not None:
-            progress(number, len(intent.items), os.path.basename(item.path))
+            progress(number, len(intent.items) + 1, os.path.basename(item.path))
         try:
             if item.kind == "file":
                 _put_file(case, number, item)
