@@ -138,8 +138,15 @@ def holes() -> dict[str, Hole]:
         ),
         "no flavor, one token": Hole(
             Made(of(None, kimiSessionId=uuid(26)), TALK),
-            ("metadata_no_flavor", "token_missing", "token_other_flavor"),
+            ("metadata_no_flavor",),
             {"flavor": "kimi"},
+        ),
+        "no flavor, and messages of another": Hole(
+            Made(of(None, kimiSessionId=uuid(56)), (claude(57),)), ("metadata_no_flavor",)
+        ),
+        "no flavor, two tokens": Hole(
+            Made(of(None, kimiSessionId=uuid(55), piSessionId="p2"), TALK),
+            ("metadata_no_flavor", "token_missing", "token_other_flavor"),
         ),
         "no flavor and no token": Hole(
             Made(of(None), (claude(27),)),

@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from holdfast import clock, errors, fsio
 from holdfast.doctor import case as cases
-from holdfast.doctor import files, restoring, rows
-from holdfast.doctor.case import ENDINGS, Case, Intent, Item, Receipt
+from holdfast.doctor import files, restoring, rows, staging
+from holdfast.doctor.case import Case, Intent, Item, Receipt
 from holdfast.doctor.finding import Diagnosis, Finding, Progress
-from holdfast.doctor.mark import Mark, mark, mark_of, same
+from holdfast.doctor.mark import Mark, mark, same
 from holdfast.doctor.patient import Patient
-from holdfast.doctor.step import FileStep, Step
 from holdfast.home import Home
 
 
@@ -39,7 +38,7 @@ def apply(home: Home, patient: Patient, plan: str, progress: Progress | None = N
             raise errors.Refused(f"there is nothing in {patient.path} that the doctor can mend")
         case = Case.new(home)
         try:
-            intent = _stage(case, found, progress)
+            intent = staging.stage(case, found, progress)
         except BaseException:
             case.remove()
             raise
@@ -161,49 +160,6 @@ def _refuse_running(patient: Patient) -> None:
         raise errors.ProgramRunning(
             f"{patient.target} is running: {'; '.join(signs)}; nothing was done", signs=signs
         )
-
-
-def _stage(case: Case, found: Diagnosis, progress: Progress | None) -> Intent:
-    """Backups of all that is touched, and what will be put in its place; on disk before the first step."""
-    items = []
-    for number, step in enumerate(found.steps):
-        if progress is not None:
-            progress(number, len(found.steps) + 1, f"a copy of {os.path.basename(step.path)}")
-        items.append(_stage_one(case, number, step))
-    intent = Intent(
-        id=case.id,
-        at=clock.now(),
-        target=found.target,
-        path=found.path,
-        fingerprint=found.fingerprint,
-        actions={f.id: f.action for f in found.findings if f.action},
-        items=items,
-    )
-    case.write_intent(intent)
-    return intent
-
-
-def _stage_one(case: Case, number: int, step: Step) -> Item:
-    endings = ("",) if isinstance(step, FileStep) else ENDINGS
-    before = {ending: files.keep(step.path + ending, case.old(number, ending)) for ending in endings}
-    if not isinstance(step, FileStep):
-        return Item(
-            kind="database",
-            path=step.path,
-            before=before,
-            findings=step.findings,
-            statements=list(step.statements),
-            checks=list(step.checks),
-        )
-    was = before[""]
-    if not same(was, step.before):
-        raise errors.PlanChanged(f"{step.path} has changed since; nothing was done")
-    after = None
-    if step.content is not None:
-        data = step.content()
-        after = mark_of(data, 0o600 if was is None else was.mode)
-        fsio.create(case.new_bytes(number), [data])
-    return Item(kind="file", path=step.path, before=before, after={"": after}, findings=step.findings)
 
 
 def _carry_out(case: Case, intent: Intent, progress: Progress | None = None, again: bool = False) -> Receipt:

@@ -24,23 +24,21 @@ class Candidate(msgspec.Struct, frozen=True):
 
 def from_messages(session: Session) -> list[Candidate]:
     """What the session's own messages say that its metadata lacks; several where they disagree."""
-    story = session.story
-    named = {"claude": story.claude, "codex": story.codex}
     found = []
-    for flavor in [session.flavor] if session.flavor else list(named):
-        token = FLAVORS[flavor].token if flavor in FLAVORS else None
-        for name in sorted(named.get(flavor, {}), key=lambda n: -named[flavor][n]):
-            keys = {str(token): name}
-            if session.flavor is None:
-                keys["flavor"] = flavor
-            found.append(Candidate({**keys, **_place(session)}, "messages"))
+    for flavor, ids in session.story.ids().items():
+        if session.flavor in (None, flavor):
+            common = {"flavor": flavor} if session.flavor is None else {}
+            for name in sorted(ids, key=lambda n: -ids[n]):
+                keys = {str(FLAVORS[flavor].token): name, **common, **_place(session)}
+                found.append(Candidate(keys, "messages"))
     return found
 
 
 def from_tokens(session: Session) -> list[Candidate]:
-    """The flavor of a session that names none, if it has exactly one token."""
+    """The flavor of a session that names none, if it has one token and no message speaks against it."""
     tokens = session.metadata.tokens()
-    if session.flavor is None and len(tokens) == 1:
+    named = {flavor for flavor, ids in session.story.ids().items() if ids}
+    if session.flavor is None and len(tokens) == 1 and named <= tokens.keys():
         return [Candidate({"flavor": next(iter(tokens)), **_place(session)}, "its token")]
     return []
 

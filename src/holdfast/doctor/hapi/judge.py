@@ -52,7 +52,7 @@ def _about_metadata(session: Session, candidates: list[Candidate]) -> list[Findi
         found.append(_lacking(session, note, candidates))
     elif session.token is None and not tokens and session.story.count == 0:
         found.append(note("never_started", "it never began: no token and no messages, so nothing is lost"))
-    others = sorted(flavor for flavor in tokens if flavor != (session.flavor or "claude"))
+    others = sorted(flavor for flavor in tokens if flavor != session.agent)
     if others:
         text = f"it has a token of another agent: {', '.join(others)}"
         found.append(note("token_other_flavor", text, evidence={"tokens": {f: tokens[f] for f in others}}))

@@ -142,11 +142,7 @@ class Looking:
         """Those that a session without a token may be of, from the strongest evidence that there is."""
         if session.cleared:
             return []
-        return (
-            candidate.from_messages(session)
-            or self._stores.conversations(session)
-            or candidate.from_tokens(session)
-        )
+        return candidate.from_messages(session) or self._stores.conversations(session)
 
 
 def _superseded(db: Database, metadata: Metadata) -> str | None:

@@ -29,15 +29,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return self.metadata.string("flavor")
 
     @property
+    def agent(self) -> str:
+        """Whose it is, as far as its metadata tell; else as hapi takes it."""
+        return self.metadata.agent or "claude"
+
+    @property
     def token(self) -> str | None:
-        """The token that hapi would resume it with."""
-        known = FLAVORS.get(self.flavor or "claude")
-        return self.metadata.string(known.token) if known is not None and known.token else None
+        """The token of its agent."""
+        return self.metadata.tokens().get(self.agent)
 
     @property
     def lacks_token(self) -> bool:
         """Whether it talked with an agent and cannot be gone on with."""
-        known = FLAVORS.get(self.flavor or "claude")
+        known = FLAVORS.get(self.agent)
         can = known is not None and known.token is not None
         return self.metadata.is_object and can and self.token is None and self.story.count > 0
 

@@ -50,6 +50,10 @@ class Story:
         lost = {*self.unanswered, *self.failed}
         return [text for seq, text in self._prompts if seq not in lost and not COMMAND.fullmatch(text)]
 
+    def ids(self) -> dict[str, dict[str, int]]:
+        """By flavor: the conversations that it may be of, each with the last message that names it."""
+        return {"claude": self.claude, "codex": self.codex}
+
     @property
     def codex(self) -> dict[str, int]:
         """The Codex threads that it may be of: those called its own, else those of which nothing is told."""

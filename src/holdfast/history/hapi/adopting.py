@@ -56,9 +56,9 @@ async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, pro
         count = await _put(store, Commit(known, list(new)), past.missing(events), row, path, past.unmarked)
         return Adopted(known, False, count)
     session = ids.new(ids.SESSION)
-    flavor = metadata.string("flavor")
+    agent = metadata.agent
     created = Create(
-        agent=flavor if flavor in FLAVORS else AGENT,
+        agent=agent if agent in FLAVORS else AGENT,
         key=key_of(row.id),
         cwd=metadata.string("path"),
         host=metadata.string("host") or host,

@@ -53,6 +53,12 @@ class Metadata:
                 found[flavor.name] = token
         return found
 
+    @property
+    def agent(self) -> str | None:
+        """Whose session it is: as it says, else that of the only token that it has."""
+        tokens = self.tokens()
+        return self.string("flavor") or (next(iter(tokens)) if len(tokens) == 1 else None)
+
     def with_keys(self, keys: dict[str, str]) -> str | None:
         """The JSON text with these keys set and every other value as it was; None if that cannot be made."""
         if self.is_nothing:
