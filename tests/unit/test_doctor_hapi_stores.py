@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from holdfast import errors
 from holdfast.doctor import operation
 from holdfast.doctor.finding import Diagnosis, Finding
 from holdfast.doctor.hapi.install import HapiInstall
@@ -202,6 +203,26 @@ def test_of_two_conversations_a_person_says_which(one: Kept, bench: Bench) -> No
     operation.apply(Home(str(bench.folder / "home")), chosen, chosen.look().fingerprint)
     metadata = json.loads(session(bench.path, bench.folder / "s", "lost")["metadata"])
     assert metadata[f"{one.flavor}SessionId"] == one.twin
+
+
+def test_what_comes_into_a_store_after_the_look_makes_another_plan(bench: Bench) -> None:
+    bench.lose(CODEX)
+    CODEX.put(bench.user, CODEX.native_id)
+    patient = bench.patient()
+    plan = patient.look().fingerprint
+    CODEX.put(bench.user, CODEX.twin)
+    with pytest.raises(errors.PlanChanged):
+        operation.apply(Home(str(bench.folder / "home")), patient, plan)
+
+
+def test_two_sessions_that_could_be_of_one_conversation_get_none(bench: Bench) -> None:
+    CODEX.put(bench.user, CODEX.native_id)
+    talk = tuple(said for text in CODEX.prompts() for said in (prompt(text), replied()))
+    lost = Made({**of("codex"), "path": CODEX.cwd}, talk)
+    build(bench.path, 26, {"one": lost, "two": lost})
+    found = bench.patient().look()
+    told = [f for f in found.findings if f.code == "token_missing"]
+    assert len(told) == 2 and not found.steps and all("--choose" in f.text and not f.safe for f in told)
 
 
 @named

@@ -20,7 +20,7 @@ class HapiInstall:
 
     def __init__(self, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None):
         self.path = database.place_of(path)
-        self._stores = NativeStores(env)
+        self._env = env
         self._chosen = chosen or {}  # session: the token that a person chose
 
     def running(self) -> list[str]:
@@ -29,7 +29,7 @@ class HapiInstall:
 
     def look(self, progress: Progress | None = None) -> Diagnosis:
         """All sessions, from one consistent state; one that cannot be read does not stop the rest."""
-        looking = Looking(self.path, self._stores, self._chosen, progress)
+        looking = Looking(self.path, NativeStores(self._env), self._chosen, progress)
         try:
             with database.opened(self.path) as db:
                 looking.at(db)

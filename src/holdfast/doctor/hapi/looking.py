@@ -23,7 +23,9 @@ from holdfast.history.hapi.database import Database, Row
 from holdfast.history.hapi.metadata import Metadata
 
 SHOWN = 100  # sessions that one finding names
-CONTESTED = "another session has the same one in its messages, so a person must say which"
+CONTESTED = (
+    "another session may be of the same conversation, so a person must say which: --choose SESSION=TOKEN"
+)
 
 
 class Looking:

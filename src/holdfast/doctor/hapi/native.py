@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import apsw
 
@@ -20,12 +21,13 @@ _UNREADABLE = (errors.HoldfastError, OSError, apsw.Error, ValueError)
 
 
 class NativeStores:
-    """The agents' own stores, as the user of this process has them."""
+    """The agents' own stores, as the user of this process has them during one look."""
 
     def __init__(self, env: Mapping[str, str]):
         self._env = env
         self._registry = Registry()
         self._readers: dict[str, Reader] = {}
+        self._known: dict[tuple[str, str, str], list[Place]] = {}
 
     def conversations(self, session: Session) -> list[Candidate]:
         """Those of the session's agent that were held in its folder and have all its prompts.
@@ -66,12 +68,18 @@ class NativeStores:
     def _places(self, agent: str, session: Session, path: str) -> Iterator[Place]:
         first = (session.story.first_at or session.row.created_at) / 1000 - EARLIER_S
         for root in self._roots(agent, session):
-            try:
-                for place in self._reader(agent).sessions(root, path):
-                    if place.updated_at is None or clock.parse(place.updated_at) >= first:
-                        yield place
-            except _UNREADABLE:
-                continue
+            for place in self._held_in(agent, root, path):
+                if place.updated_at is None or clock.parse(place.updated_at) >= first:
+                    yield place
+
+    def _held_in(self, agent: str, root: str, path: str) -> list[Place]:
+        """All that were held in a folder; a store is searched for each folder once."""
+        known = self._known.get((agent, root, path))
+        if known is None:
+            known = self._known[(agent, root, path)] = []
+            with suppress(*_UNREADABLE):
+                known.extend(self._reader(agent).sessions(root, path))
+        return known
 
     def _telling(self, agent: str, session: Session, path: str, prompts: list[str]) -> Iterator[Place]:
         """One place of each conversation that has these prompts."""
