@@ -159,12 +159,12 @@ def test_ids_that_are_no_text_stop_nothing(tmp_path: Path) -> None:
     build(path, 26, {name: hole.made for name, hole in sessions.items()})
     db = apsw.Connection(str(path))
     odd = json.dumps(of())
-    for name in (None, b"\xff\xfe", ""):
+    for number, name in enumerate((None, b"\xff\xfe", "")):
         sql = "insert into sessions (id, created_at, updated_at, metadata, seq) values (?, 1, 1, ?, 0)"
         db.execute(sql, (name, odd))
-        said = json.dumps(claude(99).content)
+        said = json.dumps(claude(97 + number).content)
         sql = "insert into messages (id, session_id, content, created_at, seq) values (?, ?, ?, 1, 1)"
-        db.execute(sql, (repr(name), "" if name is None else name, said))
+        db.execute(sql, (repr(name), "nobody" if name is None else name, said))
     db.close()
     patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
     found = patient.look()
