@@ -33,7 +33,9 @@ EDITED = "edited-token-removed.db"
 WATCHED = (os.sep + os.path.join("holdfast", "doctor") + os.sep, "fsio.py")
 
 RESTORING = "restoring.py"
-LOOKING = os.sep + "hapi" + os.sep  # only reads; kills there would be most of them, and prove little
+LOOKING = (
+    os.path.join("doctor", "hapi") + os.sep
+)  # only reads; kills there would be most of them, and prove little
 
 
 class Folder:
