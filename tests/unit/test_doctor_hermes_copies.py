@@ -374,3 +374,75 @@ def test_names_that_are_no_files_do_not_hold_anybody(tmp_path: Path) -> None:
         ("malformed_backup", "folder", False),
         ("tmp_litter", "sessions/", False),
     }
+
+
+def transcript(home: Path, messages: list[dict[str, Any]], **fields: Any) -> Path:
+    """The agent's own, which has no times."""
+    (home / "sessions").mkdir(exist_ok=True)
+    path = home / "sessions" / f"session_{SID}.json"
+    told = [{name: value for name, value in m.items() if name != "timestamp"} for m in messages]
+    path.write_text(json.dumps({"session_id": SID, "platform": "webui", **fields, "messages": told}))
+    return path
+
+
+@pytest.mark.parametrize("live", ["wiped", "torn", "empty", "missing", "new"])
+def test_the_agents_own_transcript_stands_in_for_rows(tmp_path: Path, live: str) -> None:
+    asked = [*said(*LETTERS), call("call-1234-a"), {**result("call-1234-a"), "unknown": 1}]
+    transcript(tmp_path, asked)
+    database(tmp_path, [], cwd="/w", title="t")
+    codes = {
+        "wiped": "live_behind_db",
+        "torn": "torn_live",
+        "empty": "empty_live",
+        "missing": "missing_sidecar",
+    }
+    if live != "missing":
+        path = sidecar(tmp_path, [] if live == "wiped" else said("x", "y"), context_messages=[])
+        size = {"torn": 60, "empty": 0}.get(live, 1 << 20)
+        path.write_bytes(path.read_bytes()[:size])
+    if live == "new":
+        assert found(tmp_path) == {}, "what is there may well be all that the user left"
+        return
+    assert found(tmp_path) == {codes[live]: True}
+    side = mended(tmp_path)
+    assert words(side) == [*LETTERS, "", "ok"]
+    assert side["messages"][-1]["unknown"] == 1 and side["messages"][-2]["tool_calls"]
+
+
+def test_a_transcript_brings_nothing_back_that_was_taken_away(tmp_path: Path) -> None:
+    transcript(tmp_path, said(*LETTERS))
+    sidecar(tmp_path, [], truncation_boundary=0.0, truncation_watermark=0.0)
+    assert found(tmp_path) == {}
+    transcript(tmp_path, said(*LETTERS), session_id="another")
+    sidecar(tmp_path, [])
+    assert found(tmp_path) == {}
+
+
+def test_rows_go_before_a_transcript(tmp_path: Path) -> None:
+    transcript(tmp_path, said(*"vwxyz"))
+    database(tmp_path, said(*LETTERS))
+    sidecar(tmp_path, [])
+    assert words(mended(tmp_path)) == LETTERS
+
+
+def test_the_place_of_a_compaction_moves_with_its_message(tmp_path: Path) -> None:
+    shown = [result("call-1234-a"), *said("x", "y", "z", start=T0 + 100)]
+    sidecar(
+        tmp_path, [*said("a", "b"), call("call-1234-a", at=T0 + 3), *said(*"cde", start=T0 + 5)], ".json.bak"
+    )
+    sidecar(tmp_path, shown, compression_anchor_visible_idx=1)  # at y
+    side = mended(tmp_path)
+    visible = [m["content"] for m in side["messages"] if m["role"] != "tool"]
+    assert visible[side["compression_anchor_visible_idx"]] == "y"
+    assert side["compression_anchor_visible_idx"] == 7
+
+
+def test_a_journal_alone_does_not_make_a_session(tmp_path: Path) -> None:
+    folder = tmp_path / "webui/sessions/_turn_journal"
+    folder.mkdir(parents=True)
+    line = {"turn_id": "t", "event": "submitted", "content": "asked", "created_at": T0, "stream_id": "s"}
+    (folder / f"{SID}~99999999.jsonl").write_text(json.dumps(line))
+    assert found(tmp_path) == {"journal_pending_turn": False}
+    (tmp_path / "webui/sessions/_index.json").write_text(json.dumps([{"session_id": SID, "title": "Listed"}]))
+    assert found(tmp_path) == {"journal_pending_turn": True}
+    assert words(mended(tmp_path))[0] == "asked"

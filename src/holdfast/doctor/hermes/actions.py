@@ -7,6 +7,7 @@ _TOGETHER = "the sidecar is written anew with every message that any copy has"
 ACTIONS = {
     "shrunken_live": "what only the backup has is put back beside what is newer",
     "live_behind_db": "what only the agent's database has is put back",
+    "content_diverged": "what was said before is put back in front of what was said since",
     "torn_live": f"{_TOGETHER}; the torn bytes are kept",
     "empty_live": _TOGETHER,
     "malformed_session": _TOGETHER,

@@ -10,10 +10,12 @@ from typing import Any
 from holdfast.doctor.hermes.census import Census
 from holdfast.doctor.hermes.chart import Chart
 from holdfast.history.hermes import facts as found_facts
-from holdfast.history.hermes import home, journal, sidecar, values
+from holdfast.history.hermes import home, journal, sidecar, transcript, values
 from holdfast.history.hermes.database import NEWEST, Database
 from holdfast.history.hermes.facts import Facts, gather
+from holdfast.history.hermes.message import Message
 from holdfast.history.hermes.sidecar import Sidecar
+from holdfast.history.hermes.story import Rows
 
 
 class Charting:
@@ -49,10 +51,13 @@ class Charting:
         facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
         facts.torn_runs = self._torn_runs(facts)
         in_step = not full and db is not None and _is_in_step(facts.live, db.said(native_id))
-        rows = [db.message(place) for place in db.places(native_id)] if db and not in_step else []
+        rows = [] if db is None or in_step else _rows(db, native_id)
+        if not rows and (found := transcript.find(self.layout, native_id, facts.live)) is not None:
+            facts.transcript, in_step = found.path, False
+            rows = _rows(found, native_id)
         return Chart(
             facts=facts,
-            rows=[row for row in rows if row is not None],
+            rows=rows,
             in_step=in_step,
             may_be_deleted=self.deleted is None,
             entry={} if facts.live.state == "whole" else self._entries.get(native_id, {}),
@@ -79,6 +84,11 @@ class Charting:
         paths = [self.layout.sidecar(own) for own in self.layout.sessions()]
         heads = (sidecar.load(path).head for path in paths if path is not None)
         return frozenset(parent for head in heads if (parent := values.word(head.get("parent_session_id"))))
+
+
+def _rows(store: Rows, native_id: str) -> list[Message]:
+    rows = (store.message(place) for place in store.places(native_id))
+    return [row for row in rows if row is not None]
 
 
 def _is_in_step(live: Sidecar, said: list[tuple[Any, Any]] | None) -> bool:

@@ -16,7 +16,7 @@ from holdfast.history.hermes.sidecar import Sidecar
 from holdfast.history.reader import Problem
 
 MOST_STEPS = 4
-MERGED = frozenset({"shrunken_live", "live_behind_db"})
+MERGED = frozenset({"shrunken_live", "live_behind_db", "content_diverged"})
 REBUILT = frozenset({"torn_live", "empty_live", "malformed_session", "orphan_backup", "missing_sidecar"})
 TIDIED = frozenset({"count_mismatch", "duplicate_partials", "lone_surrogate", "orphan_tool_row"})
 TURNS = frozenset({"stale_stream", "journal_pending_turn"})
@@ -34,7 +34,7 @@ class Remedy(msgspec.Struct, frozen=True):
 def remedy(chart: Chart) -> Remedy:
     """Only what another look would find gone is called mended, and only if no message is lost by it."""
     found = symptoms(chart)
-    codes = {problem.code for problem in found}
+    codes = _codes(chart, found)
     if not codes & MENDABLE or not _may_be_touched(chart, codes):
         return Remedy(found)
     try:
@@ -48,6 +48,14 @@ def remedy(chart: Chart) -> Remedy:
     return Remedy(found, mended, data) if mended else Remedy(found)
 
 
+def _codes(chart: Chart, found: list[Problem]) -> set[str]:
+    """What is to be mended; copies of which neither goes on where the other ends are for a person."""
+    codes = {problem.code for problem in found}
+    return (
+        codes if "content_diverged" not in codes or merging.goes_on(chart) else codes - {"content_diverged"}
+    )
+
+
 def _may_be_touched(chart: Chart, codes: set[str]) -> bool:
     facts = chart.facts
     if "session_id_mismatch" in codes or "orphan_backup_no_row" in codes or chart.is_fresh():
@@ -56,6 +64,8 @@ def _may_be_touched(chart: Chart, codes: set[str]) -> bool:
         return False
     if facts.live.state == "absent" and (facts.unknown_schema or chart.may_be_deleted):
         return False
+    if not facts.exists and not chart.entry:
+        return False  # a journal alone: the rest was deleted, for all that is known
     return not (facts.live.state == "whole" and facts.live.head.get("pre_compression_snapshot"))
 
 
@@ -63,7 +73,7 @@ def _mended(chart: Chart) -> tuple[Chart, bytes | None]:
     """The chart as it would be, and the bytes that make it so: put together first, then set right."""
     data = None
     for _ in range(MOST_STEPS):
-        codes = {problem.code for problem in symptoms(chart)}
+        codes = _codes(chart, symptoms(chart))
         body = _step(chart, codes)
         if body is None:
             break
@@ -97,16 +107,14 @@ def _is_known_empty(chart: Chart) -> bool:
 def _sources(chart: Chart, codes: set[str]) -> Chart:
     """The chart with those copies only that may be taken from: none that merely differs."""
     whole = chart.facts.live.state == "whole"
-    return chart.without(backup=whole and "shrunken_live" not in codes, rows=whole and not codes & MERGED)
+    backup = not whole or bool(codes & {"shrunken_live", "content_diverged"})
+    return chart.without(backup=not backup, rows=whole and not codes & MERGED)
 
 
 def _tidied(live: Sidecar) -> Body:
     body = Body.of(live)
     kept = [int(message.place) for message in found_facts.messages(live, "sidecar")]
-    body.messages = [live.messages[place] for place in kept]
-    body.cards = merging.moved(
-        live.cards, "sidecar", {("sidecar", str(old)): n for n, old in enumerate(kept)}
-    )
+    body.move([live.messages[place] for place in kept], {old: n for n, old in enumerate(kept)})
     body.context = _without_orphans(live, body.messages)
     return body
 

@@ -25,6 +25,7 @@ class Facts(msgspec.Struct, kw_only=True):
     why_shorter: str  # the wish behind what only the backup has; empty: none is known
     header: Header | None = None
     database: str | None = None  # the one that has its row
+    transcript: str | None = None  # the agent's file that stands in for its rows
     damage: list[str] = []  # what its databases do not give, in SQLite's words
     unknown_schema: bool = False
     consulted: bool = True  # a database could be asked whether it knows the session

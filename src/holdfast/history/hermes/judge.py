@@ -147,11 +147,14 @@ def copies(facts: Facts, story: Story) -> list[Problem]:
         )
     if live.state == "whole" and story.only_rows and not live.head.get("pre_compression_snapshot"):
         shown = {"rows": story.only_rows, "database": facts.database, **counts}
+        where = "database"
+        if facts.transcript is not None:
+            where, shown["transcript"] = "transcript", facts.transcript
         if story.only_rows > story.only_live:
-            text = "the agent's database has messages that the sidecar lost"
+            text = f"the agent's {where} has messages that the sidecar lost"
             found.append(_problem("live_behind_db", text, **shown))
         elif not any(problem.code == "content_diverged" for problem in found):
-            text = "sidecar and database say different things"
+            text = f"sidecar and {where} say different things"
             found.append(_problem("content_diverged", text, **shown))
     if facts.header is not None and facts.header.word("source") == "webui":
         if live.state == "absent" and backup.state != "whole" and (story.only_rows or story.undone):

@@ -135,7 +135,7 @@ class Story:
         spoken: list[bool] = []
         results: list[str | None] = []
         undone: list[merge.Item] = []
-        if self._db is not None and self.facts.header is not None:
+        if self._db is not None:
             for row in self._db.places(self.facts.native_id):
                 message = self._db.message(row)
                 if message is None:
