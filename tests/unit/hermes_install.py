@@ -27,7 +27,8 @@ _SESSIONS_30 = """, created_source TEXT, system_prompt_hash TEXT, title_source T
     transport_profile TEXT, pinned INTEGER DEFAULT 0, hidden INTEGER DEFAULT 0, last_read_at REAL,
     tool_names TEXT"""
 _MESSAGES = """id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT NOT NULL,
-    content TEXT, tool_call_id TEXT, tool_calls TEXT, tool_name TEXT, timestamp REAL NOT NULL, token_count INTEGER,
+    content TEXT, tool_call_id TEXT,
+    tool_calls TEXT, tool_name TEXT, timestamp REAL NOT NULL, token_count INTEGER,
     finish_reason TEXT"""
 _MESSAGES_22 = """, effect_disposition TEXT, reasoning TEXT, reasoning_content TEXT, reasoning_details TEXT,
     codex_reasoning_items TEXT, codex_message_items TEXT, platform_message_id TEXT,

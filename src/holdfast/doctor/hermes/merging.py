@@ -9,8 +9,9 @@ from holdfast.doctor.hermes.chart import Chart
 from holdfast.doctor.hermes.form import SCENES, Body, moved
 from holdfast.history.hermes import facts as found_facts
 from holdfast.history.hermes import merge, values
-from holdfast.history.hermes.message import Message, has_ids, read
+from holdfast.history.hermes.message import Message, read
 from holdfast.history.hermes.sidecar import Sidecar
+from holdfast.history.hermes.story import items_of
 
 Places = dict[int, int]  # where messages of a copy stand now
 
@@ -35,14 +36,9 @@ def merged(chart: Chart) -> Body:
     return Body(head, messages, _cards(chart, now_at), _context(chart, messages))
 
 
-def items(messages: list[Message]) -> list[merge.Item]:
-    """As much of messages as is needed to know them again."""
-    return [merge.Item(message.key, message.at, message.weak, has_ids(message)) for message in messages]
-
-
 def listed(told: list[Any]) -> list[merge.Item]:
-    """The same, of a sidecar's list."""
-    return items([_read(value, place) for place, value in enumerate(told)])
+    """As much of a sidecar's messages as is needed to know them again."""
+    return items_of([_read(value, place) for place, value in enumerate(told)])
 
 
 def _head(chart: Chart, messages: list[Any]) -> dict[str, Any]:
@@ -142,4 +138,4 @@ def nothing_lost(chart: Chart, made: Sidecar) -> bool:
     mine = found_facts.messages(live, "sidecar") if live.usable else []
     told = [side or row for row, side in chart.story().copies()]
     every = [message for message in told if message is not None]
-    return all(not merge.plan(now, items(copy)).after for copy in (mine, every))
+    return all(not merge.plan(now, items_of(copy)).after for copy in (mine, every))
