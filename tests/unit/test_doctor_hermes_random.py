@@ -14,6 +14,7 @@ from holdfast.doctor import operation
 from holdfast.doctor.hermes.install import HermesInstall
 from holdfast.history.hermes import sidecar
 from holdfast.home import Home
+from tests.crash.support import TORTURE
 from tests.unit.hermes_install import SCHEMAS, T0, Made, content, everything
 
 SID = "session1"
@@ -76,7 +77,7 @@ def key(told: dict[str, Any]) -> tuple[Any, ...]:
     return told["role"], told["content"], str(told.get("tool_calls", "")), told.get("tool_call_id", "")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=max(60, 3 * TORTURE), deadline=None)
 @given(copies())
 def test_what_any_copy_has_is_there_once_and_in_order(parts: Copies) -> None:
     said = conversation(parts)

@@ -218,18 +218,18 @@ class _Look:
             subject=subject,
             text=problem.text,
             action=action,
-            evidence=_storable(problem.evidence),
-            part=part(problem),
+            evidence={name: _told(value) for name, value in problem.evidence.items()},
+            part=values.whole(part(problem)),
         )
         self.findings.append(finding)
         return finding.id
 
 
-def _storable(evidence: dict[str, object]) -> dict[str, object]:
-    return {
-        name: values.whole(value) if isinstance(value, str) else values.storable(value)
-        for name, value in evidence.items()
-    }
+def _told(value: Any) -> Any:
+    """A value as a finding can hold it: with marks for halves of characters."""
+    if isinstance(value, str):
+        return values.whole(value)
+    return json.loads(values.whole(json.dumps(values.storable(value), ensure_ascii=False)))
 
 
 def _digest(data: bytes) -> str:
