@@ -12,8 +12,10 @@ import pytest
 
 from holdfast.doctor import operation
 from holdfast.doctor.finding import Diagnosis
+from holdfast.doctor.hermes import listing
 from holdfast.doctor.hermes.install import HermesInstall
 from holdfast.history.hermes import sidecar
+from holdfast.history.hermes.layout import Layout
 from holdfast.home import Home
 from tests.unit.hermes_holes import HOLES
 from tests.unit.hermes_install import T0, Made, content, everything, submitted, talk, token
@@ -215,3 +217,25 @@ def test_a_key_that_is_there_twice_is_read_as_the_web_ui_reads_it(tmp_path: Path
     made.index()
     mend(made, Home(str(tmp_path / "home")))
     assert said(path) == [f"second says {n}" for n in range(2)]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 16])
+def test_an_index_is_read_piece_by_piece_as_it_would_be_whole(
+    piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "PIECE", piece)
+    made = Made(tmp_path / "hermes")
+    path = made.folder / "_index.json"
+    one = json.dumps([{"session_id": "é\u2028", "n": [1.5e3, None]}, 17, "x", []], ensure_ascii=False)
+    sound = [one, "[]", " [ ] ", "[1]", "[NaN, -1]", one.replace(",", " ,\n"), f"{one}\n"]
+    broken = ["", "[", "[1", "[1,", "[1,]", "[1 2]", "[,1]", "{}", "[]]", f"{one}x", '["a\x00"]', one[:-9]]
+    for text in sound:
+        path.write_text(text, encoding="utf-8")
+        told = list(listing.entries(Layout(str(made.path))))
+        assert repr(told) == repr(json.loads(text))
+    for text in broken:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError):
+            list(listing.entries(Layout(str(made.path))))
+    path.write_bytes(one.encode()[:20])
+    assert listing.whole(Layout(str(made.path))) == []

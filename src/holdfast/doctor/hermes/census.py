@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import defaultdict
 from functools import cached_property
 
@@ -46,10 +47,27 @@ class Census(Layout):
         """Its run journals."""
         return super().run_journals(native_id) if native_id in self.with_runs else []
 
-    def sessions(self) -> set[str]:
-        """The sessions that have a file of any kind here."""
-        files = {own for name in self.listed if (own := session_id(name)) is not None}
-        return files | {own for own in self.shards if self.sidecar(own) is not None}
+    @cached_property
+    def sidecars(self) -> list[str]:
+        """The sessions that have a sidecar, in order."""
+        named = (session_id(name) for name in self.listed if name.endswith(".json"))
+        return sorted(own for own in named if own is not None)
+
+    @cached_property
+    def backups(self) -> frozenset[str]:
+        """The sessions that have a backup."""
+        named = (session_id(name) for name in self.listed if name.endswith(".bak"))
+        return frozenset(own for own in named if own is not None)
+
+    def has_sidecar(self, native_id: str) -> bool:
+        """Whether a session has one."""
+        place = bisect_left(self.sidecars, native_id)
+        return place < len(self.sidecars) and self.sidecars[place] == native_id
+
+    def others(self) -> set[str]:
+        """The sessions that have no sidecar, but a backup or a journal."""
+        found = self.backups | {own for own in self.shards if self.sidecar(own) is not None}
+        return {own for own in found if not self.has_sidecar(own)}
 
 
 def _names(folder: str) -> list[str]:

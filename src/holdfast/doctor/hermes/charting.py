@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+from holdfast.doctor.hermes import listing, rows
 from holdfast.doctor.hermes.census import Census
 from holdfast.doctor.hermes.chart import Chart
 from holdfast.history.hermes import facts as found_facts
-from holdfast.history.hermes import home, journal, sidecar, transcript, values
+from holdfast.history.hermes import journal, sidecar, transcript, values
 from holdfast.history.hermes.database import NEWEST, Database
 from holdfast.history.hermes.facts import Facts, gather
+from holdfast.history.hermes.layout import INDEX
 from holdfast.history.hermes.message import Message
 from holdfast.history.hermes.sidecar import Sidecar
 from holdfast.history.hermes.story import Rows
@@ -28,20 +30,18 @@ class Charting:
         self._usable = [db for _, db, _ in self.opened if db is not None and _is_known(db)]
         self.deleted = found_facts.tombstones(layout)
 
-    @cached_property
-    def known(self) -> frozenset[str]:
-        """The sessions that a database has a row of."""
-        return frozenset(header.id for db in self._usable for header in db.headers())
+    def knows(self, native_id: str) -> bool:
+        """Whether a database has a row of it."""
+        return any(db.header(native_id) is not None for db in self._usable)
 
     def ids(self) -> list[str]:
         """Every session that may be the web UI's: it has a file here, or a row says so."""
-        rows = {
-            header.id
-            for db in self._usable
-            for header in db.headers()
-            if header.word("source") == "webui" and self.layout.sidecar(header.id) is not None
-        }
-        return sorted(rows | self.layout.sessions())
+        others = self.layout.others()
+        for db in self._usable:
+            for own in db.ids("webui"):
+                if self.layout.sidecar(own) is not None and not self.layout.has_sidecar(own):
+                    others.add(own)
+        return sorted([*self.layout.sidecars, *others]) if others else self.layout.sidecars
 
     def chart(self, native_id: str, full: bool = True) -> Chart:
         """Everything that there is of a session; if not `full`, without rows that only repeat the sidecar."""
@@ -51,13 +51,13 @@ class Charting:
         facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
         facts.torn_runs = self._torn_runs(facts)
         in_step = not full and db is not None and _is_in_step(facts.live, db.said(native_id))
-        rows = [] if db is None or in_step else _rows(db, native_id)
-        if not rows and (found := transcript.find(self.layout, native_id, facts.live)) is not None:
+        told = [] if db is None or in_step else _rows(db, native_id)
+        if not told and (found := transcript.find(self.layout, native_id, facts.live)) is not None:
             facts.transcript, in_step = found.path, False
-            rows = _rows(found, native_id)
+            told = _rows(found, native_id)
         return Chart(
             facts=facts,
-            rows=rows,
+            rows=told,
             in_step=in_step,
             may_be_deleted=self.deleted is None,
             entry={} if facts.live.state == "whole" else self._entries.get(native_id, {}),
@@ -74,21 +74,25 @@ class Charting:
 
     @cached_property
     def _entries(self) -> dict[str, dict[str, Any]]:
-        listed = home.entries(self.layout) if self.layout.folder is not None else None
-        told = [one for one in listed or () if isinstance(one, dict)]
-        return {own: one for one in told if (own := values.word(one.get("session_id")))}
+        """What the index says, as far as a session is made again of it; read only if it matters."""
+        told = listing.whole(self.layout) if INDEX in self.layout.listed else []
+        return {
+            own: {name: one[name] for name in rows.LISTED if name in one}
+            for one in told
+            if isinstance(one, dict) and (own := values.word(one.get("session_id")))
+        }
 
     @cached_property
     def _parents(self) -> frozenset[str]:
         """The sessions that another one goes on from; read only if it matters."""
-        paths = [self.layout.sidecar(own) for own in self.layout.sessions()]
+        paths = [self.layout.sidecar(own) for own in self.layout.sidecars]
         heads = (sidecar.load(path).head for path in paths if path is not None)
         return frozenset(parent for head in heads if (parent := values.word(head.get("parent_session_id"))))
 
 
 def _rows(store: Rows, native_id: str) -> list[Message]:
-    rows = (store.message(place) for place in store.places(native_id))
-    return [row for row in rows if row is not None]
+    found = (store.message(place) for place in store.places(native_id))
+    return [row for row in found if row is not None]
 
 
 def _is_in_step(live: Sidecar, said: list[tuple[Any, Any]] | None) -> bool:

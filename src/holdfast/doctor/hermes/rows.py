@@ -26,7 +26,7 @@ _CARRIED = (
 )
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 # Of an index entry: what its session would have in its file.
-_LISTED = (
+LISTED = (
     "title",
     "workspace",
     "created_workspace",
@@ -115,7 +115,7 @@ def head(native_id: str, header: Header | None, entry: dict[str, Any]) -> dict[s
         made |= {"profile": profile} if (profile := header.word("profile_name")) else {}
         made |= {"parent_session_id": parent} if (parent := header.word("parent_session_id")) else {}
         made |= _source(header.word("source") or "webui")
-    for name in _LISTED:
+    for name in LISTED:
         if entry.get(name) not in (None, "") and name not in made:
             made[name] = entry[name]
     return made

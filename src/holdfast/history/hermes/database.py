@@ -109,6 +109,13 @@ class Database:
             if found := self._header("rowid = ?", row[0]):
                 yield found
 
+    def ids(self, source: str) -> Iterator[str]:
+        """The sessions that came from there."""
+        kind = "cast(source as blob)" if "source" in self._sessions else "null"
+        for row in self._rows(f"select cast(id as blob), {kind} from sessions order by rowid"):
+            if _plain(row[1]) == source and isinstance(own := _plain(row[0]), str) and own:
+                yield own
+
     def header(self, native_id: str) -> Header | None:
         """One session's row."""
         return self._header("id = ?", native_id) or self._header(

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.history.hermes import home, journal, values
+from holdfast.history.hermes import journal, values
 from holdfast.history.hermes.facts import GRACE_S, Facts
 from holdfast.history.hermes.layout import session_id
 from holdfast.history.hermes.story import Story
@@ -112,9 +112,9 @@ def files(facts: Facts) -> list[Problem]:
         )
     if lines := facts.torn_turns + facts.torn_runs + sum(run.torn for run in facts.runs.values()):
         found.append(_problem("journal_torn", "lines of its journal cannot be read", lines=lines))
-    if (other := home.other_id(live, session_id(path.rpartition("/")[2]) or "")) is not None:
+    if (other := live.other_id(session_id(path.rpartition("/")[2]) or "")) is not None:
         text = "its sidecar says that it is another session"
-        found.append(_problem("session_id_mismatch", text, path=path, session_id=other))
+        found.append(_problem("session_id_mismatch", text, path=path, session_id=values.text(other)))
     return found
 
 

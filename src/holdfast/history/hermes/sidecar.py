@@ -37,6 +37,11 @@ class Sidecar(msgspec.Struct, kw_only=True):
         """Whether there is something of a session in it."""
         return self.state in ("whole", "torn")
 
+    def other_id(self, own: str) -> str | None:
+        """The session that it says it is, if that is another than that one."""
+        named = self.head.get("session_id")
+        return named if self.usable and isinstance(named, str) and named != own else None
+
 
 def load(path: str) -> Sidecar:
     """The file at a path; that it is not there, or cannot be read, is told by its state."""
