@@ -56,7 +56,9 @@ def plan(first: Sequence[Item], second: Sequence[Item], rows: bool = False) -> P
             after[behind].append(mine)
     if not steady and after:  # nothing in common: one behind the other
         alone = [mine for mine in range(len(second)) if mine not in pairs]
-        return Plan(pairs, {-1 if _is_earlier(second, first) else len(first) - 1: alone})
+        early = _earlier(first, second)
+        parts = {-1: alone[:early], len(first) - 1: alone[early:]} if first else {-1: alone}
+        return Plan(pairs, {place: part for place, part in parts.items() if part})
     return Plan(pairs, dict(after))
 
 
@@ -83,10 +85,13 @@ def _is_before(one: Item, other: Item) -> bool:
     return one.at is not None and other.at is not None and one.at <= other.at
 
 
-def _is_earlier(one: Sequence[Item], other: Sequence[Item]) -> bool:
-    """Whether all of the one was said before the other, as far as their times tell."""
-    ends, begins = [item.at for item in one if item.at], [item.at for item in other if item.at]
-    return bool(ends and begins) and max(ends) <= min(begins)
+def _earlier(first: Sequence[Item], second: Sequence[Item]) -> int:
+    """How many at the beginning of the second were said before all of the first, as far as times tell."""
+    begins = min((item.at for item in first if item.at is not None), default=-inf)
+    for place, item in enumerate(second):
+        if item.at is None or item.at > begins:
+            return place
+    return len(second)
 
 
 def _pairs(first: Sequence[Item], second: Sequence[Item], spans: Sequence[Span]) -> dict[int, int]:
