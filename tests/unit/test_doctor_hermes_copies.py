@@ -446,3 +446,17 @@ def test_a_journal_alone_does_not_make_a_session(tmp_path: Path) -> None:
     (tmp_path / "webui/sessions/_index.json").write_text(json.dumps([{"session_id": SID, "title": "Listed"}]))
     assert found(tmp_path) == {"journal_pending_turn": True}
     assert words(mended(tmp_path))[0] == "asked"
+
+
+def test_a_folder_that_is_no_hermes_is_not_called_fine(tmp_path: Path) -> None:
+    from holdfast import errors
+
+    (tmp_path / "plan.json").write_text('{"a": 1}')
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(errors.NotFound, match="no Hermes"):
+        HermesInstall(str(tmp_path), {})
+    sidecar(tmp_path / "h", said(*LETTERS))
+    for below in ("", "webui", "webui/sessions"):
+        assert HermesInstall(str(tmp_path / "h" / below), {}).look().findings
+    os.rename(tmp_path / "h/webui/sessions", tmp_path / "copied")
+    assert [f.code for f in HermesInstall(str(tmp_path / "copied"), {}).look().findings] == ["index_missing"]

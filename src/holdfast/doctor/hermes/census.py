@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from functools import cached_property
 
-from holdfast.history.hermes.layout import RUNS, TURNS, Layout, session_id
+from holdfast.history.hermes import sidecar
+from holdfast.history.hermes.layout import DELETED, INDEX, RUNS, TURNS, Layout, session_id
 
 
 class Census(Layout):
@@ -58,6 +59,17 @@ class Census(Layout):
         """The sessions that have a backup."""
         named = (session_id(name) for name in self.listed if name.endswith(".bak"))
         return frozenset(own for own in named if own is not None)
+
+    def has_sessions(self) -> bool:
+        """Whether there is a folder of sessions, and not just any folder."""
+        if self.folder is None or not os.path.isdir(self.folder):
+            return False
+        own = {INDEX, DELETED, TURNS, RUNS}
+        if self.home is not None or os.path.basename(self.folder) == "sessions" or own & {*self.listed}:
+            return True
+        paths = (self.sidecar(own) for own in (*self.sidecars, *self.backups))
+        sides = (sidecar.load(file) for path in paths if path for file in (path, f"{path}.bak"))
+        return any(side.usable and isinstance(side.head.get("session_id"), str) for side in sides)
 
     def has_sidecar(self, native_id: str) -> bool:
         """Whether a session has one."""

@@ -26,7 +26,8 @@ def problems(
         names = sorted(f"{own}.json" for own in strange)
         found.append(Problem("foreign_file", "files that are no sessions", {"names": names}))
     if litter := sorted(name for name in census.listed if is_litter(name)):
-        found.append(Problem("tmp_litter", "temporary files that a crash left", {"names": litter}))
+        text = f"a crash left temporary files ({len(litter):,})"
+        found.append(Problem("tmp_litter", text, {"names": litter}))
     if (said := _index(census, odd, misnamed, knows)) is not None:
         found.append(said)
     return found
@@ -55,8 +56,10 @@ def _index(
     if not ghosts and not any(wanted):
         return None
     missing = [own for own, is_wanted in zip(sidecars, wanted, strict=True) if is_wanted]
-    evidence = {"ghosts": sorted(ghosts), "missing": missing}
-    return Problem("index_stale", "its index does not list what is there", evidence)
+    text = (
+        f"its index lists {len(ghosts):,} sessions that are gone, and lacks {len(missing):,} that are there"
+    )
+    return Problem("index_stale", text, {"ghosts": sorted(ghosts), "missing": missing})
 
 
 def _is_kept(census: Census, own: str, knows: Callable[[str], bool]) -> bool:

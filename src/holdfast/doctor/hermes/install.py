@@ -38,7 +38,7 @@ class HermesInstall:
 
     def __init__(self, path: str, env: Mapping[str, str]):
         layout = Census(path)
-        if layout.folder is None or (not os.path.isdir(layout.folder) and not layout.databases()):
+        if layout.folder is None or not (layout.databases() or layout.has_sessions()):
             raise errors.NotFound(
                 f"there is no Hermes at {path}", hint="give its home, which has state.db or webui in it"
             )
@@ -127,8 +127,8 @@ class _Look:
             if progress is not None and number % EVERY == 0:
                 progress(number, len(ids), own)
             self._session(own)
-        if progress is not None:
-            progress(len(ids), len(ids), "")
+        if progress is not None and ids:
+            progress(len(ids) - 1, len(ids), "")
 
     def folder(self) -> None:
         """The index, files that are no sessions, and what crashes left."""
