@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -321,6 +322,64 @@ HOLES: dict[str, Put] = {
         behind_in_wal,
         snapshot,
         image,
+    )
+}
+
+
+def torn_too(made: Made, own: str) -> None:
+    path = made.folder / f"{own}.json"
+    if path.exists():
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+
+
+def backup_torn_too(made: Made, own: str) -> None:
+    path = made.folder / f"{own}.json.bak"
+    if path.exists():
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+
+
+def journaled_too(made: Made, own: str) -> None:
+    made.turn(own, submitted(own, "more", f"{own} asked more", T0 + 5000, "no-such-stream"))
+
+
+def journal_torn_too(made: Made, own: str) -> None:
+    made.turn(own, b'{"turn_id": "more", "content": "\xe2\x80')
+
+
+def stale_too(made: Made, own: str) -> None:
+    path = made.folder / f"{own}.json"
+    if path.exists() and path.read_bytes()[:1] == b"{":
+        with contextlib.suppress(ValueError):
+            told = json.loads(path.read_text(encoding="utf-8"))
+            more = {"active_stream_id": "dead", "pending_user_message": f"{own} waits"}
+            path.write_text(json.dumps({**told, **more, "pending_started_at": T0 + 6000}, indent=2))
+
+
+def counted_wrong_too(made: Made, own: str) -> None:
+    for ending in (".json", ".json.bak"):
+        path = made.folder / f"{own}{ending}"
+        if path.exists():
+            path.write_bytes(path.read_bytes().replace(b'"message_count": ', b'"message_count": 4'))
+
+
+def litter_too(made: Made, own: str) -> None:
+    for ending in (".json", ".json.bak"):
+        path = made.folder / f"{own}{ending}"
+        if path.exists():
+            (made.folder / f"{own}.tmp.99999999.7").write_bytes(path.read_bytes())
+            os.utime(made.folder / f"{own}.tmp.99999999.7", (T0, T0))
+
+
+LAYERS: dict[str, Callable[[Made, str], None]] = {
+    put.__name__: put
+    for put in (
+        torn_too,
+        backup_torn_too,
+        journaled_too,
+        journal_torn_too,
+        stale_too,
+        counted_wrong_too,
+        litter_too,
     )
 }
 

@@ -12,12 +12,19 @@ import pytest
 from holdfast.doctor import operation
 from holdfast.doctor.finding import Diagnosis
 from holdfast.doctor.hermes.install import HermesInstall
+from holdfast.history.hermes import sidecar
 from holdfast.home import Home
 from tests.crash.support import TORTURE
-from tests.unit.hermes_holes import FOLDER_HOLES, HOLES, Hole
+from tests.unit.hermes_holes import FOLDER_HOLES, HOLES, LAYERS, Hole
 from tests.unit.hermes_install import SCHEMAS, Made, content, everything
 
 NEEDS_COLUMNS = {"missing", "image"}  # say more than the oldest databases can
+
+UNSURE = {  # the marks of what was meant are not whole any more: then both copies are kept
+    ("cleared", "stale_too"),
+    ("cleared", "torn_too"),
+    ("compressed", "backup_torn_too"),
+}
 
 
 def found(seen: Diagnosis, own: str) -> dict[str, bool]:
@@ -116,3 +123,39 @@ def test_holes_of_the_folder_beside_those_of_sessions(name: str, tmp_path: Path)
         made.index()
         folder = FOLDER_HOLES[name](made)
         run(made, holes, folder.codes, tmp_path / str(number))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_second_hole_in_the_same_session_loses_nothing(layer: str, tmp_path: Path) -> None:
+    for number, name in enumerate(HOLES if TORTURE else random.Random(layer).sample([*HOLES], 10)):
+        made = Made(tmp_path / str(number) / "hermes", 30)
+        hole = HOLES[name](made, "one")
+        LAYERS[layer](made, "one")
+        made.index()
+        path = made.folder / "one.json"
+        before, bytes_before = said(path), content(made.path)
+        install, home = HermesInstall(str(made.path), {}), Home(str(tmp_path / str(number) / "home"))
+        seen = install.look()
+        assert content(made.path) == bytes_before
+        if not seen.steps:
+            assert not seen.plan
+            continue
+        receipt = operation.apply(home, install, seen.fingerprint)
+        assert receipt.problems == []
+        now = said(path)
+        for text in before:
+            assert text.replace("\ud83d", "\ufffd") in now, (name, text)
+        if (name, layer) not in UNSURE:
+            assert not set(hole.never) & set(now), name
+        again = install.look()
+        assert again.plan == [] and not again.steps, name
+        for name_of in bytes_before:
+            if ".tmp." not in name_of:
+                assert name_of in content(made.path)
+        operation.undo(home, install, receipt)
+        assert content(made.path) == bytes_before
+
+
+def said(path: Path) -> list[str]:
+    told = sidecar.load(str(path)).messages
+    return [str(one.get("content")) for one in told if isinstance(one, dict) and not one.get("_error")]

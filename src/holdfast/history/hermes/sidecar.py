@@ -37,6 +37,14 @@ class Sidecar(msgspec.Struct, kw_only=True):
         """Whether there is something of a session in it."""
         return self.state in ("whole", "torn")
 
+    @property
+    def has_all(self) -> bool:
+        """Whether none of its messages is lost: torn behind them, it still tells how many there were."""
+        if self.state != "torn":
+            return self.state == "whole"
+        told = self.head.get("message_count")
+        return type(told) is int and told == len(self.messages)
+
     def other_id(self, own: str) -> str | None:
         """The session that it says it is, if that is another than that one."""
         named = self.head.get("session_id")
