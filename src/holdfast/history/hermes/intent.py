@@ -34,7 +34,7 @@ def of(live: Sidecar, backup: Sidecar) -> str:
     mine, theirs = (side.head.get("intentional_shrink_generation") for side in (live, backup))
     if _is_generation(mine) and (theirs is None or (_is_generation(theirs) and theirs != mine)):
         return "undo"
-    if backup.state == live.state == "whole" and _is_compressed(live) and _predates(live, backup):
+    if backup.state == "whole" and _is_compressed(live) and _predates(live, backup):
         return "compress"
     return ""
 
@@ -112,7 +112,7 @@ def _is_compressed(live: Sidecar) -> bool:
     head = live.head
     if values.word(head.get("compression_anchor_mode")).strip().lower() == "manual":
         return True
-    if len(live.context) >= len(live.messages):
+    if live.state != "whole" or len(live.context) >= len(live.messages):
         return False
     summed = values.text(head.get("compression_anchor_summary")).strip()
     anchored = bool(summed) and head.get("compression_anchor_message_key") is not None
