@@ -460,3 +460,47 @@ def test_a_folder_that_is_no_hermes_is_not_called_fine(tmp_path: Path) -> None:
         assert HermesInstall(str(tmp_path / "h" / below), {}).look().findings
     os.rename(tmp_path / "h/webui/sessions", tmp_path / "copied")
     assert [f.code for f in HermesInstall(str(tmp_path / "copied"), {}).look().findings] == ["index_missing"]
+
+
+@pytest.mark.parametrize("version", ["31", "'9000'", "'later'", "30.5", "x'ff'"])
+def test_a_schema_that_nobody_knows_is_not_guessed_at(tmp_path: Path, version: str) -> None:
+    database(tmp_path, said(*LETTERS))
+    db = apsw.Connection(str(tmp_path / "state.db"))
+    db.execute(
+        f"create table if not exists schema_version (version); delete from schema_version;"
+        f"insert into schema_version values ({version})"
+    )
+    db.close()
+    sidecar(tmp_path, [])
+    assert {f.code for f in look(tmp_path).findings if f.subject != "_index.json"} == {"schema_unknown"}
+
+
+def test_of_two_databases_the_one_that_has_messages_is_taken(tmp_path: Path) -> None:
+    database(tmp_path, [])
+    database(tmp_path / "profiles/work", said(*LETTERS))
+    assert words(mended(tmp_path)) == LETTERS
+
+
+def test_lines_of_another_session_are_not_taken(tmp_path: Path) -> None:
+    sidecar(
+        tmp_path, said(*LETTERS), active_stream_id="s", pending_user_message="p", pending_started_at=T0 + 50
+    )
+    folder = tmp_path / "webui/sessions"
+    (folder / "_turn_journal").mkdir()
+    (folder / f"_run_journal/{SID}").mkdir(parents=True)
+    line = {
+        "turn_id": "t",
+        "event": "submitted",
+        "content": "foreign",
+        "created_at": T0,
+        "session_id": "another",
+    }
+    (folder / f"_turn_journal/{SID}~99999999.jsonl").write_text(json.dumps(line))
+    lines = [
+        {"event": "token", "seq": 1, "session_id": "another", "run_id": "s", "payload": {"text": "foreign"}},
+        {"event": "token", "seq": 2, "session_id": SID, "run_id": "other", "payload": {"text": "foreign"}},
+        {"event": "token", "seq": 3, "session_id": SID, "run_id": "s", "payload": {"text": "own"}},
+    ]
+    (folder / f"_run_journal/{SID}/s.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert found(tmp_path) == {"stale_stream": True}
+    assert words(mended(tmp_path))[:-1] == [*LETTERS, "p", "own"]

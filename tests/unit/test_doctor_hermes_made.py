@@ -23,6 +23,7 @@ NEEDS_COLUMNS = {"missing", "image"}  # say more than the oldest databases can
 UNSURE = {  # the marks of what was meant are not whole any more: then both copies are kept
     ("cleared", "stale_too"),
     ("cleared", "torn_too"),
+    ("compressed", "torn_too"),
     ("compressed", "backup_torn_too"),
 }
 

@@ -12,7 +12,7 @@ from holdfast.doctor.hermes.census import Census
 from holdfast.doctor.hermes.chart import Chart
 from holdfast.history.hermes import facts as found_facts
 from holdfast.history.hermes import journal, sidecar, transcript, values
-from holdfast.history.hermes.database import NEWEST, Database
+from holdfast.history.hermes.database import Database
 from holdfast.history.hermes.facts import Facts, gather
 from holdfast.history.hermes.layout import INDEX
 from holdfast.history.hermes.message import Message
@@ -27,7 +27,7 @@ class Charting:
         self.layout = layout
         self.opened = list(opened)
         self.now = now
-        self._usable = [db for _, db, _ in self.opened if db is not None and _is_known(db)]
+        self._usable = [db for _, db, _ in self.opened if db is not None and db.readable and db.known]
         self.deleted = found_facts.tombstones(layout)
 
     def knows(self, native_id: str) -> bool:
@@ -45,7 +45,9 @@ class Charting:
 
     def chart(self, native_id: str, full: bool = True) -> Chart:
         """Everything that there is of a session; if not `full`, without rows that only repeat the sidecar."""
-        db = next((db for db in self._usable if db.header(native_id) is not None), None)
+        having = [db for db in self._usable if db.header(native_id) is not None]
+        said = [db for db in having if db.places(native_id)] if len(having) > 1 else having
+        db = next(iter(said or having), None)
         facts = gather(self.layout, native_id, db, self.deleted or frozenset())
         facts.unknown_schema = db is None and len(self._usable) < len(self.opened)
         facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
@@ -104,8 +106,3 @@ def _is_in_step(live: Sidecar, said: list[tuple[Any, Any]] | None) -> bool:
         isinstance(one, dict) and (one.get("role"), one.get("content")) == row
         for one, row in zip(told, said, strict=True)
     )
-
-
-def _is_known(db: Database) -> bool:
-    version = db.version()
-    return db.readable and (version is None or version <= NEWEST)

@@ -112,10 +112,9 @@ class _Look:
             elif not db.readable:
                 text = "it has not the tables of hermes-agent; nothing is taken from it"
                 self._tell(Problem("schema_unknown", text, {"path": path}), name)
-            elif (version := db.version()) is not None and version > NEWEST:
-                text = (
-                    f"its schema {version} is newer than the known ones ({NEWEST}); nothing is taken from it"
-                )
+            elif not db.known:
+                version = values.whole(str(db.version()))
+                text = f"its schema {version} is not one of those up to {NEWEST}; nothing is taken from it"
                 self._tell(Problem("schema_unknown", text, {"path": path, "version": version}), name)
             elif said := self._install.damage(db):
                 self._tell(Problem("store_damaged", "SQLite says that it is damaged", {"said": said}), name)

@@ -93,11 +93,17 @@ class Database:
         """Whether it has the tables and columns without which it says nothing."""
         return self._messages >= _NEEDED and "id" in self._sessions
 
-    def version(self) -> int | None:
-        """The version of its schema, if it tells one."""
-        for row in self._rows("select max(version) from schema_version"):
-            return row[0] if type(row[0]) is int else None
+    def version(self) -> int | str | None:
+        """The version of its schema, if it tells one; a text, if that is no number."""
+        for row in self._rows("select version, cast(version as blob) from schema_version order by 1 desc"):
+            return row[0] if type(row[0]) is int else str(_plain(row[1]))
         return None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is of a version that can be read without guessing."""
+        version = self.version()
+        return version is None or (isinstance(version, int) and version <= NEWEST)
 
     def check(self) -> list[str]:
         """What SQLite says against all of it."""

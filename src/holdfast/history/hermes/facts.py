@@ -56,7 +56,7 @@ def gather(
     live = sidecar.load(path) if path else Sidecar(path="", state="absent")
     backup = sidecar.load(f"{path}.bak") if path else Sidecar(path="", state="absent")
     header = db.header(native_id) if db is not None else None
-    turns, torn = journal.turns(layout.turn_journals(native_id))
+    turns, torn = journal.turns(layout.turn_journals(native_id), native_id)
     facts = Facts(
         native_id=native_id,
         live=live,
@@ -73,7 +73,7 @@ def gather(
     for run_path in layout.run_journals(native_id):
         stream = os.path.basename(run_path)[: -len(".jsonl")]
         if stream in streams:
-            facts.runs[stream] = journal.run(run_path)
+            facts.runs[stream] = journal.run(run_path, native_id)
     return facts
 
 
