@@ -115,8 +115,8 @@ def files(facts: Facts) -> list[Problem]:
         text = f"{'a line' if lines == 1 else f'{lines:,} lines'} of its journals cannot be read"
         found.append(_problem("journal_torn", text, lines=lines))
     if (other := live.other_id(session_id(path.rpartition("/")[2]) or "")) is not None:
-        text = f"its sidecar says that it is session {values.text(other)}"
-        found.append(_problem("session_id_mismatch", text, path=path, session_id=values.text(other)))
+        text = f"its sidecar says that it is session {values.whole(other)[:200]}"
+        found.append(_problem("session_id_mismatch", text, path=path, session_id=values.whole(other)))
     return found
 
 
