@@ -211,6 +211,18 @@ def misnamed(made: Made, own: str) -> Hole:
     return Hole({"session_id_mismatch": False}, _texts(talk(own, SAID)), unchanged=True)
 
 
+def nameless(made: Made, own: str) -> Hole:
+    made.row(own, talk(own, SAID))
+    made.side(own, talk(own, SAID), session_id=None)
+    return Hole({"session_id_mismatch": True}, _texts(talk(own, SAID)))
+
+
+def nameless_alone(made: Made, own: str) -> Hole:
+    made.side(own, talk(own, SAID), session_id=7)
+    made.listed.remove(own)
+    return Hole({"session_id_mismatch": False}, _texts(talk(own, SAID)), unchanged=True)
+
+
 def cleared(made: Made, own: str) -> Hole:
     made.row(own, talk(own, SAID))
     made.side(own, talk(own, SAID), ".json.bak")
@@ -315,6 +327,8 @@ HOLES: dict[str, Put] = {
         journal_torn,
         run_torn,
         misnamed,
+        nameless,
+        nameless_alone,
         cleared,
         undone,
         compressed,

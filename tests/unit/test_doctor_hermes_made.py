@@ -80,7 +80,9 @@ def run(made: Made, holes: dict[str, Hole], folder: dict[str, bool], tmp_path: P
             assert after[name] == data, "what is evidence stays"
     listed = {entry["session_id"] for entry in json.loads((made.folder / "_index.json").read_text())}
     there = {
-        own for own in holes if holes[own].says is not None and "session_id_mismatch" not in holes[own].codes
+        own
+        for own in holes
+        if holes[own].says is not None and holes[own].codes.get("session_id_mismatch", True)
     }
     assert there <= listed and "ghost" not in listed
     again = install.look()

@@ -13,6 +13,7 @@ ACTIONS = {
     "malformed_session": _TOGETHER,
     "orphan_backup": "the sidecar is made again from its backup and the agent's database",
     "missing_sidecar": "the sidecar is made again from the agent's database",
+    "session_id_mismatch": "the sidecar is given the id that its name, and its row or backup, tell",
     "count_mismatch": "the number is set to what is there",
     "duplicate_partials": "one of each stays",
     "lone_surrogate": "the half character becomes a mark, so that the session can be saved again",

@@ -159,6 +159,8 @@ class _Look:
         if (other := live.other_id(own)) is not None:
             self._misnamed[own] = values.text(other)
         found = remedy(chart)
+        if live.nameless and found.data is None:
+            self._misnamed[own] = ""  # nothing that an index could list
         ids = []
         for problem in found.found:
             done = (problem.code, part(problem)) in found.mended

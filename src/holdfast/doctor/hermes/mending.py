@@ -18,7 +18,9 @@ from holdfast.history.reader import Problem
 MOST_STEPS = 4
 MERGED = frozenset({"shrunken_live", "live_behind_db", "content_diverged"})
 REBUILT = frozenset({"torn_live", "empty_live", "malformed_session", "orphan_backup", "missing_sidecar"})
-TIDIED = frozenset({"count_mismatch", "duplicate_partials", "lone_surrogate", "orphan_tool_row"})
+TIDIED = frozenset(
+    {"count_mismatch", "duplicate_partials", "lone_surrogate", "orphan_tool_row", "session_id_mismatch"}
+)
 TURNS = frozenset({"stale_stream", "journal_pending_turn"})
 MENDABLE = MERGED | REBUILT | TIDIED | TURNS
 
@@ -58,7 +60,10 @@ def _codes(chart: Chart, found: list[Problem]) -> set[str]:
 
 def _may_be_touched(chart: Chart, codes: set[str]) -> bool:
     facts = chart.facts
-    if "session_id_mismatch" in codes or "orphan_backup_no_row" in codes or chart.is_fresh():
+    if "orphan_backup_no_row" in codes or chart.is_fresh():
+        return False
+    known = facts.header is not None or facts.backup.usable  # else it may be anybody's file
+    if "session_id_mismatch" in codes and not (facts.live.nameless and known):
         return False
     if facts.live.state == "unreadable" or not facts.live.path:
         return False
@@ -95,7 +100,7 @@ def _step(chart: Chart, codes: set[str]) -> Body | None:
         body = Body.of(live)
         turns.recover(chart, body)
         return body
-    return _tidied(live) if codes & TIDIED else None
+    return _tidied(live, chart.native_id) if codes & TIDIED else None
 
 
 def _is_known_empty(chart: Chart) -> bool:
@@ -111,8 +116,9 @@ def _sources(chart: Chart, codes: set[str]) -> Chart:
     return chart.without(backup=not backup, rows=whole and not codes & MERGED)
 
 
-def _tidied(live: Sidecar) -> Body:
+def _tidied(live: Sidecar, native_id: str) -> Body:
     body = Body.of(live)
+    body.head["session_id"] = native_id
     kept = [int(message.place) for message in found_facts.messages(live, "sidecar")]
     body.move([live.messages[place] for place in kept], {old: n for n, old in enumerate(kept)})
     body.context = _without_orphans(live, body.messages)

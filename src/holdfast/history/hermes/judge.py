@@ -117,6 +117,9 @@ def files(facts: Facts) -> list[Problem]:
     if (other := live.other_id(session_id(path.rpartition("/")[2]) or "")) is not None:
         text = f"its sidecar says that it is session {values.whole(other)[:200]}"
         found.append(_problem("session_id_mismatch", text, path=path, session_id=values.whole(other)))
+    elif live.nameless:
+        text = "its sidecar does not say which session it is"
+        found.append(_problem("session_id_mismatch", text, path=path, session_id=None))
     return found
 
 

@@ -45,6 +45,11 @@ class Sidecar(msgspec.Struct, kw_only=True):
         told = self.head.get("message_count")
         return type(told) is int and told == len(self.messages)
 
+    @property
+    def nameless(self) -> bool:
+        """Whether it does not say which session it is: then the web UI makes up another id at every load."""
+        return self.state == "whole" and not isinstance(self.head.get("session_id"), str)
+
     def other_id(self, own: str) -> str | None:
         """The session that it says it is, if that is another than that one."""
         named = self.head.get("session_id")
