@@ -23,19 +23,25 @@ from holdfast.doctor import operation
 from holdfast.doctor.case import Case, Receipt, cases
 from holdfast.doctor.finding import Diagnosis, Finding, Progress
 from holdfast.doctor.hapi.install import HapiInstall
+from holdfast.doctor.hermes.install import HermesInstall
 from holdfast.doctor.mark import mark
 from holdfast.doctor.patient import Patient
 from holdfast.doctor.step import FileStep
 from holdfast.home import Home
+from tests.unit import hermes_holes
 from tests.unit.doctor_hapi import copied, files, rows
+from tests.unit.hermes_install import Made
 
 EDITED = "edited-token-removed.db"
 WATCHED = (os.sep + os.path.join("holdfast", "doctor") + os.sep, "fsio.py")
 
 RESTORING = "restoring.py"
-LOOKING = (
-    os.path.join("doctor", "hapi") + os.sep
-)  # only reads; kills there would be most of them, and prove little
+# Only reads; kills there would be most of them, and prove little.
+LOOKING = tuple(os.path.join("doctor", name) + os.sep for name in ("hapi", "hermes"))
+HOLES = ("wiped_with_backup", "torn_with_rows", "missing", "stale", "orphan_with_row", "behind_in_wal")
+
+PLAIN = ("files", "hermes")  # kinds of which each file is for itself
+KINDS = ("files", "rows", "hot", "hermes")
 
 
 class Folder:
@@ -107,7 +113,7 @@ def _watched(frame: FrameType, only: str) -> bool:
     name = frame.f_code.co_filename
     if only:
         return name.endswith(only)
-    return any(part in name for part in WATCHED) and LOOKING not in name
+    return any(part in name for part in WATCHED) and not any(part in name for part in LOOKING)
 
 
 class Patientry:
@@ -128,6 +134,8 @@ class Patientry:
                 (self.folder / f"replace-{number}").write_bytes(b"old" * 5000)
                 (self.folder / f"remove-{number}").write_bytes(b"litter")
             return Folder(str(self.folder))
+        if self.kind == "hermes":
+            return sick_hermes(self.folder / "hermes")
         path = copied(EDITED, self.folder)
         if self.kind == "hot":
             leave_in_wal(path)
@@ -135,9 +143,19 @@ class Patientry:
 
     def state(self) -> Any:
         """What must be the old or the new one at every moment; of files, each for itself."""
-        if self.kind == "files":
+        if self.kind in PLAIN:
             return files(self.folder)
         return rows(self.folder / "hapi.db", self.scratch)
+
+
+def sick_hermes(path: Path) -> HermesInstall:
+    """A home with several sessions to mend, an index, litter, and a hot database."""
+    made = Made(path)
+    for name in HOLES:
+        hermes_holes.HOLES[name](made, name)
+    made.index()
+    hermes_holes.FOLDER_HOLES["litter"](made)
+    return HermesInstall(str(path), {})
 
 
 def leave_in_wal(path: Path) -> None:
@@ -171,7 +189,7 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
     new = patients.state()
     assert receipt.fingerprint == plan and not receipt.problems
     assert not patient.look().plan
-    if patients.kind == "files":
+    if patients.kind in PLAIN:
         for name in set(old) | set(now) | set(new):
             assert now.get(name) in (old.get(name), new.get(name)) or ".holdfast-" in name, name
         assert not any(".holdfast-" in name for name in new)
@@ -181,7 +199,7 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
     only, most = chance.choice([("", lengths.undo), (RESTORING, lengths.restoring)])
     killed_at(chance.randint(1, most), lambda: operation.undo(patients.home, patient, again), only)
     now = patients.state()
-    if patients.kind != "files":
+    if patients.kind not in PLAIN:
         assert now in (old, new)
     if not Case(patients.home, receipt.id).undone():
         operation.undo(patients.home, patient, receipt)
@@ -211,7 +229,7 @@ def lengths_of(patients: Patientry) -> Lengths:
 def main(folder: str, rounds: int, seed: int) -> None:
     """Rounds of every kind."""
     chance = random.Random(seed)
-    for kind in ("files", "rows", "hot"):
+    for kind in KINDS:
         patients = Patientry(Path(folder), kind)
         lengths = lengths_of(patients)
         for number in range(rounds):

@@ -18,12 +18,12 @@ from holdfast.doctor.case import cases
 from holdfast.doctor.hapi.install import HapiInstall
 from holdfast.home import Home
 from tests.crash.children import environment
-from tests.crash.doctor_campaign import EDITED, Folder, Patientry, leave_in_wal
+from tests.crash.doctor_campaign import EDITED, Folder, Patientry, leave_in_wal, sick_hermes
 from tests.crash.small_disk import SmallDisk
 from tests.crash.support import TORTURE
 from tests.unit.doctor_hapi import copied, files, rows
 
-ROUNDS = max(8, TORTURE // 3)  # of each of three kinds
+ROUNDS = max(8, TORTURE // 3)  # of each kind
 
 
 def test_kills_leave_the_old_or_the_new_state_and_a_way_on(tmp_path: Path) -> None:
@@ -46,11 +46,8 @@ def test_of_two_doctors_one_waits_outside_whichever_home_it_has(tmp_path: Path) 
     operation.apply(patients.home, patient, plan)
 
 
-def test_two_doctors_at_once_do_it_once(tmp_path: Path) -> None:
-    patients = Patientry(tmp_path, "rows")
-    patient = patients.begin()
-    plan = patient.look().fingerprint
-    words = [sys.executable, "-m", "holdfast", "doctor", "hapi", str(patients.folder), "--apply", plan]
+def at_once(words: list[str], tmp_path: Path) -> None:
+    """Three of them, each with a home of its own: one does it, and the others say why they did not."""
     running = [
         subprocess.Popen(
             words,
@@ -64,6 +61,14 @@ def test_two_doctors_at_once_do_it_once(tmp_path: Path) -> None:
         process.communicate()
     ends = sorted(process.returncode for process in running)
     assert ends[0] == 0 and set(ends[1:]) <= {4, 6}, ends  # the plan has changed, or the other is at work
+
+
+def test_two_doctors_at_once_do_it_once(tmp_path: Path) -> None:
+    patients = Patientry(tmp_path, "rows")
+    patient = patients.begin()
+    plan = patient.look().fingerprint
+    words = [sys.executable, "-m", "holdfast", "doctor", "hapi", str(patients.folder), "--apply", plan]
+    at_once(words, tmp_path)
     before = rows(patients.folder / "hapi.db", tmp_path / "scratch")
     assert not patient.look().plan
     assert rows(patients.folder / "hapi.db", tmp_path / "scratch") == before
@@ -91,6 +96,17 @@ def test_the_command_is_killed_at_any_time_and_given_again(tmp_path: Path) -> No
         assert patients.state() == new and not patient.look().plan
         operation.undo(patients.home, patient, receipt)
         assert files(patients.folder) == before
+
+
+def test_two_doctors_of_hermes_at_once_do_it_once(tmp_path: Path) -> None:
+    patient = sick_hermes(tmp_path / "hermes")
+    plan = patient.look().fingerprint
+    words = [sys.executable, "-m", "holdfast", "doctor", "hermes", patient.path, "--apply", plan]
+    at_once(words, tmp_path)
+    assert not patient.look().plan
+    receipts = [c.receipt() for n in range(3) for c in cases(Home(str(tmp_path / f"home-{n}")))]
+    (receipt,) = [receipt for receipt in receipts if receipt is not None]
+    assert not receipt.problems
 
 
 @pytest.mark.parametrize("hot", [False, True])
@@ -156,6 +172,30 @@ def test_a_full_disk_between_files_keeps_what_was_done_and_can_be_undone(small_d
     for case in cases(small_disk.home):
         if (receipt := case.receipt()) is not None:
             operation.undo(small_disk.home, patient, receipt)
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize("leave", [0, 30_000, 90_000, 110_000, 130_000, 150_000, 200_000])
+def test_hermes_on_a_full_disk_is_old_or_new_file_by_file_and_can_be_undone(
+    small_disk: SmallDisk, leave: int
+) -> None:
+    folder = Path(small_disk.path) / "hermes"
+    patient = sick_hermes(folder)
+    before = files(folder)
+    plan = patient.look().fingerprint
+    small_disk.fill(leave)
+    receipts = []
+    try:
+        receipts.append(operation.apply(small_disk.home, patient, plan))
+    except errors.DiskFull:
+        assert files(folder) == before
+    small_disk.make_room()
+    while (left := patient.look()).steps:
+        receipts.append(operation.apply(small_disk.home, patient, left.fingerprint))
+        assert len(receipts) < 5
+    assert not left.plan and not receipts[-1].problems
+    for receipt in reversed(receipts):
+        operation.undo(small_disk.home, patient, receipt)
     assert files(folder) == before
 
 

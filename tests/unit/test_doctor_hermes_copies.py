@@ -374,3 +374,133 @@ def test_names_that_are_no_files_do_not_hold_anybody(tmp_path: Path) -> None:
         ("malformed_backup", "folder", False),
         ("tmp_litter", "sessions/", False),
     }
+
+
+def transcript(home: Path, messages: list[dict[str, Any]], **fields: Any) -> Path:
+    """The agent's own, which has no times."""
+    (home / "sessions").mkdir(exist_ok=True)
+    path = home / "sessions" / f"session_{SID}.json"
+    told = [{name: value for name, value in m.items() if name != "timestamp"} for m in messages]
+    path.write_text(json.dumps({"session_id": SID, "platform": "webui", **fields, "messages": told}))
+    return path
+
+
+@pytest.mark.parametrize("live", ["wiped", "torn", "empty", "missing", "new"])
+def test_the_agents_own_transcript_stands_in_for_rows(tmp_path: Path, live: str) -> None:
+    asked = [*said(*LETTERS), call("call-1234-a"), {**result("call-1234-a"), "unknown": 1}]
+    transcript(tmp_path, asked)
+    database(tmp_path, [], cwd="/w", title="t")
+    codes = {
+        "wiped": "live_behind_db",
+        "torn": "torn_live",
+        "empty": "empty_live",
+        "missing": "missing_sidecar",
+    }
+    if live != "missing":
+        path = sidecar(tmp_path, [] if live == "wiped" else said("x", "y"), context_messages=[])
+        size = {"torn": 60, "empty": 0}.get(live, 1 << 20)
+        path.write_bytes(path.read_bytes()[:size])
+    if live == "new":
+        assert found(tmp_path) == {}, "what is there may well be all that the user left"
+        return
+    assert found(tmp_path) == {codes[live]: True}
+    side = mended(tmp_path)
+    assert words(side) == [*LETTERS, "", "ok"]
+    assert side["messages"][-1]["unknown"] == 1 and side["messages"][-2]["tool_calls"]
+
+
+def test_a_transcript_brings_nothing_back_that_was_taken_away(tmp_path: Path) -> None:
+    transcript(tmp_path, said(*LETTERS))
+    sidecar(tmp_path, [], truncation_boundary=0.0, truncation_watermark=0.0)
+    assert found(tmp_path) == {}
+    transcript(tmp_path, said(*LETTERS), session_id="another")
+    sidecar(tmp_path, [])
+    assert found(tmp_path) == {}
+
+
+def test_rows_go_before_a_transcript(tmp_path: Path) -> None:
+    transcript(tmp_path, said(*"vwxyz"))
+    database(tmp_path, said(*LETTERS))
+    sidecar(tmp_path, [])
+    assert words(mended(tmp_path)) == LETTERS
+
+
+def test_the_place_of_a_compaction_moves_with_its_message(tmp_path: Path) -> None:
+    shown = [result("call-1234-a"), *said("x", "y", "z", start=T0 + 100)]
+    sidecar(
+        tmp_path, [*said("a", "b"), call("call-1234-a", at=T0 + 3), *said(*"cde", start=T0 + 5)], ".json.bak"
+    )
+    sidecar(tmp_path, shown, compression_anchor_visible_idx=1)  # at y
+    side = mended(tmp_path)
+    visible = [m["content"] for m in side["messages"] if m["role"] != "tool"]
+    assert visible[side["compression_anchor_visible_idx"]] == "y"
+    assert side["compression_anchor_visible_idx"] == 7
+
+
+def test_a_journal_alone_does_not_make_a_session(tmp_path: Path) -> None:
+    folder = tmp_path / "webui/sessions/_turn_journal"
+    folder.mkdir(parents=True)
+    line = {"turn_id": "t", "event": "submitted", "content": "asked", "created_at": T0, "stream_id": "s"}
+    (folder / f"{SID}~99999999.jsonl").write_text(json.dumps(line))
+    assert found(tmp_path) == {"journal_pending_turn": False}
+    (tmp_path / "webui/sessions/_index.json").write_text(json.dumps([{"session_id": SID, "title": "Listed"}]))
+    assert found(tmp_path) == {"journal_pending_turn": True}
+    assert words(mended(tmp_path))[0] == "asked"
+
+
+def test_a_folder_that_is_no_hermes_is_not_called_fine(tmp_path: Path) -> None:
+    from holdfast import errors
+
+    (tmp_path / "plan.json").write_text('{"a": 1}')
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(errors.NotFound, match="no Hermes"):
+        HermesInstall(str(tmp_path), {})
+    sidecar(tmp_path / "h", said(*LETTERS))
+    for below in ("", "webui", "webui/sessions"):
+        assert HermesInstall(str(tmp_path / "h" / below), {}).look().findings
+    os.rename(tmp_path / "h/webui/sessions", tmp_path / "copied")
+    assert [f.code for f in HermesInstall(str(tmp_path / "copied"), {}).look().findings] == ["index_missing"]
+
+
+@pytest.mark.parametrize("version", ["31", "'9000'", "'later'", "30.5", "x'ff'"])
+def test_a_schema_that_nobody_knows_is_not_guessed_at(tmp_path: Path, version: str) -> None:
+    database(tmp_path, said(*LETTERS))
+    db = apsw.Connection(str(tmp_path / "state.db"))
+    db.execute(
+        f"create table if not exists schema_version (version); delete from schema_version;"
+        f"insert into schema_version values ({version})"
+    )
+    db.close()
+    sidecar(tmp_path, [])
+    assert {f.code for f in look(tmp_path).findings if f.subject != "_index.json"} == {"schema_unknown"}
+
+
+def test_of_two_databases_the_one_that_has_messages_is_taken(tmp_path: Path) -> None:
+    database(tmp_path, [])
+    database(tmp_path / "profiles/work", said(*LETTERS))
+    assert words(mended(tmp_path)) == LETTERS
+
+
+def test_lines_of_another_session_are_not_taken(tmp_path: Path) -> None:
+    sidecar(
+        tmp_path, said(*LETTERS), active_stream_id="s", pending_user_message="p", pending_started_at=T0 + 50
+    )
+    folder = tmp_path / "webui/sessions"
+    (folder / "_turn_journal").mkdir()
+    (folder / f"_run_journal/{SID}").mkdir(parents=True)
+    line = {
+        "turn_id": "t",
+        "event": "submitted",
+        "content": "foreign",
+        "created_at": T0,
+        "session_id": "another",
+    }
+    (folder / f"_turn_journal/{SID}~99999999.jsonl").write_text(json.dumps(line))
+    lines = [
+        {"event": "token", "seq": 1, "session_id": "another", "run_id": "s", "payload": {"text": "foreign"}},
+        {"event": "token", "seq": 2, "session_id": SID, "run_id": "other", "payload": {"text": "foreign"}},
+        {"event": "token", "seq": 3, "session_id": SID, "run_id": "s", "payload": {"text": "own"}},
+    ]
+    (folder / f"_run_journal/{SID}/s.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert found(tmp_path) == {"stale_stream": True}
+    assert words(mended(tmp_path))[:-1] == [*LETTERS, "p", "own"]

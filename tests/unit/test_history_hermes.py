@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from holdfast.history.hermes import HermesReader
-from holdfast.history.hermes import home as home_of
-from holdfast.history.hermes.layout import Layout
 from holdfast.history.reader import Place
 from holdfast.model.event import NewEvent, check
 from holdfast.model.text import encode
@@ -94,17 +92,13 @@ def test_everything_that_was_said_is_told_once(case: str, native_id: str) -> Non
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_home_is_judged_and_its_sessions_are_listed(case: str) -> None:
+def test_the_sessions_of_a_home_are_listed(case: str) -> None:
     want = expected(case)
     reader = HermesReader()
     listed = {place.native_id: place for place in reader.sessions(home(case))}
     for native_id, session in want["sessions"].items():
         assert (native_id in listed) is ("DELETED_TOMBSTONE" not in session["findings"])
     assert "foreign_list" not in listed
-    rows = [place.native_id for place in listed.values() if place.form != "sidecar"]
-    deleted = [n for n, s in want["sessions"].items() if "DELETED_TOMBSTONE" in s["findings"]]
-    found = [problem.code.upper() for problem in home_of.problems(Layout(home(case)), [*rows, *deleted])]
-    assert found == want["home"]
 
 
 @pytest.mark.parametrize("case", CASES)

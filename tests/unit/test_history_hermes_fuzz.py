@@ -17,8 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.history.hermes import HermesReader, sidecar
-from holdfast.history.hermes import home as home_of
-from holdfast.history.hermes.layout import Layout
 from holdfast.history.reader import Place
 from holdfast.model.commit import Commit, prepare
 from holdfast.model.event import NewEvent
@@ -43,8 +41,6 @@ def read_all(home: Path) -> dict[str, list[NewEvent]]:
         assert set(calls) <= set(ends)
         encode(reader.inspect(place))
         reader.files(place), reader.owners(str(home), place)
-    for problem in home_of.problems(Layout(str(home)), places):
-        encode(problem)
     return found
 
 

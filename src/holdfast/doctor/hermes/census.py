@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import defaultdict
 from functools import cached_property
 
-from holdfast.history.hermes.layout import RUNS, TURNS, Layout, session_id
+from holdfast.history.hermes import sidecar
+from holdfast.history.hermes.layout import DELETED, INDEX, RUNS, TURNS, Layout, session_id
 
 
 class Census(Layout):
@@ -46,10 +48,38 @@ class Census(Layout):
         """Its run journals."""
         return super().run_journals(native_id) if native_id in self.with_runs else []
 
-    def sessions(self) -> set[str]:
-        """The sessions that have a file of any kind here."""
-        files = {own for name in self.listed if (own := session_id(name)) is not None}
-        return files | {own for own in self.shards if self.sidecar(own) is not None}
+    @cached_property
+    def sidecars(self) -> list[str]:
+        """The sessions that have a sidecar, in order."""
+        named = (session_id(name) for name in self.listed if name.endswith(".json"))
+        return sorted(own for own in named if own is not None)
+
+    @cached_property
+    def backups(self) -> frozenset[str]:
+        """The sessions that have a backup."""
+        named = (session_id(name) for name in self.listed if name.endswith(".bak"))
+        return frozenset(own for own in named if own is not None)
+
+    def has_sessions(self) -> bool:
+        """Whether there is a folder of sessions, and not just any folder."""
+        if self.folder is None or not os.path.isdir(self.folder):
+            return False
+        own = {INDEX, DELETED, TURNS, RUNS}
+        if self.home is not None or os.path.basename(self.folder) == "sessions" or own & {*self.listed}:
+            return True
+        paths = (self.sidecar(own) for own in (*self.sidecars, *self.backups))
+        sides = (sidecar.load(file) for path in paths if path for file in (path, f"{path}.bak"))
+        return any(side.usable and isinstance(side.head.get("session_id"), str) for side in sides)
+
+    def has_sidecar(self, native_id: str) -> bool:
+        """Whether a session has one."""
+        place = bisect_left(self.sidecars, native_id)
+        return place < len(self.sidecars) and self.sidecars[place] == native_id
+
+    def others(self) -> set[str]:
+        """The sessions that have no sidecar, but a backup or a journal."""
+        found = self.backups | {own for own in self.shards if self.sidecar(own) is not None}
+        return {own for own in found if not self.has_sidecar(own)}
 
 
 def _names(folder: str) -> list[str]:

@@ -48,9 +48,7 @@ class Chart(msgspec.Struct, kw_only=True):
         if backup:
             absent = Sidecar(path=facts.backup.path, state="absent")
             facts = msgspec.structs.replace(facts, backup=absent, why_shorter="")
-        if rows:
-            facts = msgspec.structs.replace(facts, header=None)
-        return msgspec.structs.replace(self, facts=facts)
+        return msgspec.structs.replace(self, facts=facts, rows=[] if rows else self.rows)
 
     def with_live(self, live: Sidecar) -> Chart:
         """As if that were its sidecar."""

@@ -7,13 +7,17 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+from holdfast.doctor.hermes import listing, rows
 from holdfast.doctor.hermes.census import Census
 from holdfast.doctor.hermes.chart import Chart
 from holdfast.history.hermes import facts as found_facts
-from holdfast.history.hermes import home, journal, sidecar, values
-from holdfast.history.hermes.database import NEWEST, Database
+from holdfast.history.hermes import journal, sidecar, transcript, values
+from holdfast.history.hermes.database import Database
 from holdfast.history.hermes.facts import Facts, gather
+from holdfast.history.hermes.layout import INDEX
+from holdfast.history.hermes.message import Message
 from holdfast.history.hermes.sidecar import Sidecar
+from holdfast.history.hermes.story import Rows
 
 
 class Charting:
@@ -23,36 +27,39 @@ class Charting:
         self.layout = layout
         self.opened = list(opened)
         self.now = now
-        self._usable = [db for _, db, _ in self.opened if db is not None and _is_known(db)]
+        self._usable = [db for _, db, _ in self.opened if db is not None and db.readable and db.known]
         self.deleted = found_facts.tombstones(layout)
 
-    @cached_property
-    def known(self) -> frozenset[str]:
-        """The sessions that a database has a row of."""
-        return frozenset(header.id for db in self._usable for header in db.headers())
+    def knows(self, native_id: str) -> bool:
+        """Whether a database has a row of it."""
+        return any(db.header(native_id) is not None for db in self._usable)
 
     def ids(self) -> list[str]:
         """Every session that may be the web UI's: it has a file here, or a row says so."""
-        rows = {
-            header.id
-            for db in self._usable
-            for header in db.headers()
-            if header.word("source") == "webui" and self.layout.sidecar(header.id) is not None
-        }
-        return sorted(rows | self.layout.sessions())
+        others = self.layout.others()
+        for db in self._usable:
+            for own in db.ids("webui"):
+                if self.layout.sidecar(own) is not None and not self.layout.has_sidecar(own):
+                    others.add(own)
+        return sorted([*self.layout.sidecars, *others]) if others else self.layout.sidecars
 
     def chart(self, native_id: str, full: bool = True) -> Chart:
         """Everything that there is of a session; if not `full`, without rows that only repeat the sidecar."""
-        db = next((db for db in self._usable if db.header(native_id) is not None), None)
+        having = [db for db in self._usable if db.header(native_id) is not None]
+        said = [db for db in having if db.places(native_id)] if len(having) > 1 else having
+        db = next(iter(said or having), None)
         facts = gather(self.layout, native_id, db, self.deleted or frozenset())
         facts.unknown_schema = db is None and len(self._usable) < len(self.opened)
         facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
         facts.torn_runs = self._torn_runs(facts)
         in_step = not full and db is not None and _is_in_step(facts.live, db.said(native_id))
-        rows = [db.message(place) for place in db.places(native_id)] if db and not in_step else []
+        told = [] if db is None or in_step else _rows(db, native_id)
+        if not told and (found := transcript.find(self.layout, native_id, facts.live)) is not None:
+            facts.transcript, in_step = found.path, False
+            told = _rows(found, native_id)
         return Chart(
             facts=facts,
-            rows=[row for row in rows if row is not None],
+            rows=told,
             in_step=in_step,
             may_be_deleted=self.deleted is None,
             entry={} if facts.live.state == "whole" else self._entries.get(native_id, {}),
@@ -69,16 +76,25 @@ class Charting:
 
     @cached_property
     def _entries(self) -> dict[str, dict[str, Any]]:
-        listed = home.entries(self.layout) if self.layout.folder is not None else None
-        told = [one for one in listed or () if isinstance(one, dict)]
-        return {own: one for one in told if (own := values.word(one.get("session_id")))}
+        """What the index says, as far as a session is made again of it; read only if it matters."""
+        told = listing.whole(self.layout) if INDEX in self.layout.listed else []
+        return {
+            own: {name: one[name] for name in rows.LISTED if name in one}
+            for one in told
+            if isinstance(one, dict) and (own := values.word(one.get("session_id")))
+        }
 
     @cached_property
     def _parents(self) -> frozenset[str]:
         """The sessions that another one goes on from; read only if it matters."""
-        paths = [self.layout.sidecar(own) for own in self.layout.sessions()]
+        paths = [self.layout.sidecar(own) for own in self.layout.sidecars]
         heads = (sidecar.load(path).head for path in paths if path is not None)
         return frozenset(parent for head in heads if (parent := values.word(head.get("parent_session_id"))))
+
+
+def _rows(store: Rows, native_id: str) -> list[Message]:
+    found = (store.message(place) for place in store.places(native_id))
+    return [row for row in found if row is not None]
 
 
 def _is_in_step(live: Sidecar, said: list[tuple[Any, Any]] | None) -> bool:
@@ -90,8 +106,3 @@ def _is_in_step(live: Sidecar, said: list[tuple[Any, Any]] | None) -> bool:
         isinstance(one, dict) and (one.get("role"), one.get("content")) == row
         for one, row in zip(told, said, strict=True)
     )
-
-
-def _is_known(db: Database) -> bool:
-    version = db.version()
-    return db.readable and (version is None or version <= NEWEST)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
+from holdfast.doctor.hermes import anchor
 from holdfast.history.hermes import values
 from holdfast.history.hermes.sidecar import Sidecar
 
@@ -46,6 +48,23 @@ class Body:
     def of(cls, side: Sidecar) -> Body:
         """What a sidecar has."""
         return cls(dict(side.head), list(side.messages), list(side.cards), list(side.context))
+
+    def move(self, messages: list[Any], now_at: dict[int, int]) -> None:
+        """Other messages; what stood beside those that were there moves with them."""
+        if anchor.FIELD in self.head:
+            self.head[anchor.FIELD] = anchor.moved(self.head[anchor.FIELD], self.messages, messages, now_at)
+        self.cards = moved(self.cards, now_at)
+        self.messages = messages
+
+
+def moved(cards: list[Any], now_at: Mapping[int, int]) -> list[Any]:
+    """Tool cards, each beside its message, wherever that stands now."""
+    found = []
+    for card in cards:
+        at = card.get("assistant_msg_idx") if isinstance(card, dict) else None
+        where = now_at.get(at) if type(at) is int else None
+        found.append(card if where is None else {**card, "assistant_msg_idx": where})
+    return found
 
 
 def encode(body: Body) -> bytes:

@@ -15,14 +15,14 @@ import msgspec
 
 from holdfast import errors
 from holdfast.doctor.finding import Diagnosis, Finding, Progress
-from holdfast.doctor.hermes import actions, index, litter, running
+from holdfast.doctor.hermes import actions, folder, index, listing, litter, running
 from holdfast.doctor.hermes.census import Census
 from holdfast.doctor.hermes.charting import Charting
 from holdfast.doctor.hermes.mending import remedy
 from holdfast.doctor.hermes.symptoms import part, symptoms
 from holdfast.doctor.mark import mark
 from holdfast.doctor.step import FileStep
-from holdfast.history.hermes import home, sidecar, values
+from holdfast.history.hermes import sidecar, values
 from holdfast.history.hermes.database import NEWEST, Database, Databases
 from holdfast.history.hermes.layout import DELETED, INDEX
 from holdfast.history.hermes.sidecar import State
@@ -38,7 +38,7 @@ class HermesInstall:
 
     def __init__(self, path: str, env: Mapping[str, str]):
         layout = Census(path)
-        if layout.folder is None or (not os.path.isdir(layout.folder) and not layout.databases()):
+        if layout.folder is None or not (layout.databases() or layout.has_sessions()):
             raise errors.NotFound(
                 f"there is no Hermes at {path}", hint="give its home, which has state.db or webui in it"
             )
@@ -95,7 +95,7 @@ class _Look:
         self.steps: list[FileStep] = []
         self.charting = charting
         self._install = install
-        self._states: dict[str, State] = {}
+        self._odd: dict[str, State] = {}  # sidecars that are not whole
         self._misnamed: dict[str, str] = {}
         self._changed: dict[str, bytes] = {}  # sessions that get other bytes, and what the index says then
 
@@ -112,10 +112,9 @@ class _Look:
             elif not db.readable:
                 text = "it has not the tables of hermes-agent; nothing is taken from it"
                 self._tell(Problem("schema_unknown", text, {"path": path}), name)
-            elif (version := db.version()) is not None and version > NEWEST:
-                text = (
-                    f"its schema {version} is newer than the known ones ({NEWEST}); nothing is taken from it"
-                )
+            elif not db.known:
+                version = values.whole(str(db.version()))
+                text = f"its schema {version} is not one of those up to {NEWEST}; nothing is taken from it"
                 self._tell(Problem("schema_unknown", text, {"path": path, "version": version}), name)
             elif said := self._install.damage(db):
                 self._tell(Problem("store_damaged", "SQLite says that it is damaged", {"said": said}), name)
@@ -127,17 +126,16 @@ class _Look:
             if progress is not None and number % EVERY == 0:
                 progress(number, len(ids), own)
             self._session(own)
-        if progress is not None:
-            progress(len(ids), len(ids), "")
+        if progress is not None and ids:
+            progress(len(ids) - 1, len(ids), "")
 
     def folder(self) -> None:
         """The index, files that are no sessions, and what crashes left."""
-        layout, known = self.charting.layout, self.charting.known
-        listed = home.entries(layout) if INDEX in layout.listed else []
+        layout = self.charting.layout
         gone: list[str] = []
         mended: list[str] = []
         fresh = dict.fromkeys(self._changed)
-        for problem in home.judged(layout.listed, self._states, self._misnamed, listed, known):
+        for problem in folder.problems(layout, self._odd, self._misnamed, self.charting.knows):
             if problem.code == "foreign_file":
                 for name in problem.evidence["names"]:
                     self._tell(Problem(problem.code, "it is no session of the web UI", {"name": name}), name)
@@ -146,21 +144,23 @@ class _Look:
             else:
                 mended.append(self._tell(problem, INDEX, actions.ACTIONS[problem.code]))
                 gone += problem.evidence.get("ghosts", [])
-                whole = [own for own, state in self._states.items() if state == "whole"]
-                fresh |= dict.fromkeys(problem.evidence.get("missing", whole))
+                missing = problem.evidence.get("missing", layout.sidecars)
+                fresh |= dict.fromkeys(own for own in missing if own not in self._odd)
         if fresh or mended:
-            self._index(listed or [], gone, [own for own in fresh if own not in self._misnamed], mended)
+            self._index(gone, [own for own in fresh if own not in self._misnamed], mended)
 
     def _session(self, own: str) -> None:
         chart = self.charting.chart(own, full=False)
         if chart.in_step and symptoms(chart):
             chart = self.charting.chart(own)
         live = chart.facts.live
-        if live.state != "absent":
-            self._states[own] = live.state
-            if (other := home.other_id(live, own)) is not None:
-                self._misnamed[own] = other
+        if live.state not in ("whole", "absent"):
+            self._odd[own] = live.state
+        if (other := live.other_id(own)) is not None:
+            self._misnamed[own] = values.text(other)
         found = remedy(chart)
+        if live.nameless and found.data is None:
+            self._misnamed[own] = ""  # nothing that an index could list
         ids = []
         for problem in found.found:
             done = (problem.code, part(problem)) in found.mended
@@ -188,14 +188,19 @@ class _Look:
         for path in spare:
             self.steps.append(FileStep(path=path, before=mark(path), content=None, findings=(told,)))
 
-    def _index(self, listed: list[object], gone: list[str], fresh: list[str], mended: list[str]) -> None:
+    def _index(self, gone: list[str], fresh: list[str], mended: list[str]) -> None:
         layout = self.charting.layout
         assert layout.folder is not None
         path = os.path.join(layout.folder, INDEX)
-        data = partial(index.rebuilt, listed, gone, fresh, self._entry)
+        data = partial(self._rebuilt, gone, fresh)
         digest = _digest(data())
         if (before := mark(path)) is None or before.sha256 != digest:
             self._put(path, data, mended, digest)
+
+    def _rebuilt(self, gone: list[str], fresh: list[str]) -> bytes:
+        layout = self.charting.layout
+        listed = listing.whole(layout) if INDEX in layout.listed else []
+        return index.rebuilt(listed, gone, fresh, self._entry)
 
     def _entry(self, own: str) -> dict[str, Any] | None:
         """What the index will say of a session."""
@@ -218,18 +223,18 @@ class _Look:
             subject=subject,
             text=problem.text,
             action=action,
-            evidence=_storable(problem.evidence),
-            part=part(problem),
+            evidence={name: _told(value) for name, value in problem.evidence.items()},
+            part=values.whole(part(problem)),
         )
         self.findings.append(finding)
         return finding.id
 
 
-def _storable(evidence: dict[str, object]) -> dict[str, object]:
-    return {
-        name: values.whole(value) if isinstance(value, str) else values.storable(value)
-        for name, value in evidence.items()
-    }
+def _told(value: Any) -> Any:
+    """A value as a finding can hold it: with marks for halves of characters."""
+    if isinstance(value, str):
+        return values.whole(value)
+    return json.loads(values.whole(json.dumps(values.storable(value), ensure_ascii=False)))
 
 
 def _digest(data: bytes) -> str:

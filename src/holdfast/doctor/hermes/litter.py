@@ -9,6 +9,7 @@ import time
 from holdfast.doctor.hermes import merging
 from holdfast.doctor.hermes.chart import Chart
 from holdfast.history.hermes import merge, sidecar
+from holdfast.history.hermes.story import items_of
 from holdfast.process import identity
 
 _OWNER = re.compile(r"\.tmp(?:\.recovery)?\.(\d{1,9})\.\d+$")
@@ -47,7 +48,7 @@ def _says_nothing_new(path: str, chart: Chart | None) -> bool:
     copies = [
         merging.listed(chart.facts.live.messages),
         merging.listed(chart.facts.backup.messages),
-        merging.items(chart.rows),
+        items_of(chart.rows),
     ]
     mine = merging.listed(side.messages)
     return any(not merge.plan(copy, mine).after for copy in copies)

@@ -16,9 +16,11 @@ from holdfast.history.hermes.sidecar import Sidecar
 from holdfast.history.reader import Problem
 
 MOST_STEPS = 4
-MERGED = frozenset({"shrunken_live", "live_behind_db"})
+MERGED = frozenset({"shrunken_live", "live_behind_db", "content_diverged"})
 REBUILT = frozenset({"torn_live", "empty_live", "malformed_session", "orphan_backup", "missing_sidecar"})
-TIDIED = frozenset({"count_mismatch", "duplicate_partials", "lone_surrogate", "orphan_tool_row"})
+TIDIED = frozenset(
+    {"count_mismatch", "duplicate_partials", "lone_surrogate", "orphan_tool_row", "session_id_mismatch"}
+)
 TURNS = frozenset({"stale_stream", "journal_pending_turn"})
 MENDABLE = MERGED | REBUILT | TIDIED | TURNS
 
@@ -34,7 +36,7 @@ class Remedy(msgspec.Struct, frozen=True):
 def remedy(chart: Chart) -> Remedy:
     """Only what another look would find gone is called mended, and only if no message is lost by it."""
     found = symptoms(chart)
-    codes = {problem.code for problem in found}
+    codes = _codes(chart, found)
     if not codes & MENDABLE or not _may_be_touched(chart, codes):
         return Remedy(found)
     try:
@@ -48,14 +50,27 @@ def remedy(chart: Chart) -> Remedy:
     return Remedy(found, mended, data) if mended else Remedy(found)
 
 
+def _codes(chart: Chart, found: list[Problem]) -> set[str]:
+    """What is to be mended; copies of which neither goes on where the other ends are for a person."""
+    codes = {problem.code for problem in found}
+    return (
+        codes if "content_diverged" not in codes or merging.goes_on(chart) else codes - {"content_diverged"}
+    )
+
+
 def _may_be_touched(chart: Chart, codes: set[str]) -> bool:
     facts = chart.facts
-    if "session_id_mismatch" in codes or "orphan_backup_no_row" in codes or chart.is_fresh():
+    if "orphan_backup_no_row" in codes or chart.is_fresh():
+        return False
+    known = facts.header is not None or facts.backup.usable  # else it may be anybody's file
+    if "session_id_mismatch" in codes and not (facts.live.nameless and known):
         return False
     if facts.live.state == "unreadable" or not facts.live.path:
         return False
     if facts.live.state == "absent" and (facts.unknown_schema or chart.may_be_deleted):
         return False
+    if not facts.exists and not chart.entry:
+        return False  # a journal alone: the rest was deleted, for all that is known
     return not (facts.live.state == "whole" and facts.live.head.get("pre_compression_snapshot"))
 
 
@@ -63,7 +78,7 @@ def _mended(chart: Chart) -> tuple[Chart, bytes | None]:
     """The chart as it would be, and the bytes that make it so: put together first, then set right."""
     data = None
     for _ in range(MOST_STEPS):
-        codes = {problem.code for problem in symptoms(chart)}
+        codes = _codes(chart, symptoms(chart))
         body = _step(chart, codes)
         if body is None:
             break
@@ -85,7 +100,7 @@ def _step(chart: Chart, codes: set[str]) -> Body | None:
         body = Body.of(live)
         turns.recover(chart, body)
         return body
-    return _tidied(live) if codes & TIDIED else None
+    return _tidied(live, chart.native_id) if codes & TIDIED else None
 
 
 def _is_known_empty(chart: Chart) -> bool:
@@ -97,16 +112,15 @@ def _is_known_empty(chart: Chart) -> bool:
 def _sources(chart: Chart, codes: set[str]) -> Chart:
     """The chart with those copies only that may be taken from: none that merely differs."""
     whole = chart.facts.live.state == "whole"
-    return chart.without(backup=whole and "shrunken_live" not in codes, rows=whole and not codes & MERGED)
+    backup = not whole or bool(codes & {"shrunken_live", "content_diverged"})
+    return chart.without(backup=not backup, rows=whole and not codes & MERGED)
 
 
-def _tidied(live: Sidecar) -> Body:
+def _tidied(live: Sidecar, native_id: str) -> Body:
     body = Body.of(live)
+    body.head["session_id"] = native_id
     kept = [int(message.place) for message in found_facts.messages(live, "sidecar")]
-    body.messages = [live.messages[place] for place in kept]
-    body.cards = merging.moved(
-        live.cards, "sidecar", {("sidecar", str(old)): n for n, old in enumerate(kept)}
-    )
+    body.move([live.messages[place] for place in kept], {old: n for n, old in enumerate(kept)})
     body.context = _without_orphans(live, body.messages)
     return body
 

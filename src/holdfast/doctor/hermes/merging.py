@@ -4,50 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.doctor.hermes import rows
+from holdfast.doctor.hermes import anchor, rows
 from holdfast.doctor.hermes.chart import Chart
-from holdfast.doctor.hermes.form import SCENES, Body
+from holdfast.doctor.hermes.form import SCENES, Body, moved
 from holdfast.history.hermes import facts as found_facts
 from holdfast.history.hermes import merge, values
-from holdfast.history.hermes.message import Message, has_ids, read
+from holdfast.history.hermes.message import Message, read
 from holdfast.history.hermes.sidecar import Sidecar
+from holdfast.history.hermes.story import items_of
 
-Place = tuple[str, str]  # which copy, and where in it
+Places = dict[int, int]  # where messages of a copy stand now
 
 
 def merged(chart: Chart) -> Body:
     """Everything that any copy has, each message once; what is there stays as it is, word for word."""
     live, backup = chart.facts.live, chart.facts.backup
     messages: list[Any] = []
-    now_at: dict[Place, int] = {}
+    now_at: dict[str, Places] = {"sidecar": {}, "backup": {}}
     for row, side in chart.story().copies():
         if side is not None:
-            now_at[side.source, side.place] = len(messages)
-            told = (live if side.source == "sidecar" else backup).messages[int(side.place)]
+            place = int(side.place)
+            now_at[side.source][place] = len(messages)
+            told = (live if side.source == "sidecar" else backup).messages[place]
             messages.append(told if row is None else rows.completed(told, row))
         elif row is not None:
             messages.append(rows.message(row))
-    return Body(_head(chart, messages), messages, _cards(chart, now_at), _context(chart, messages))
-
-
-def moved(cards: list[Any], source: str, now_at: dict[Place, int]) -> list[Any]:
-    """Tool cards, each beside its message, wherever that stands now."""
-    found = []
-    for card in cards:
-        at = card.get("assistant_msg_idx") if isinstance(card, dict) else None
-        where = now_at.get((source, str(at))) if type(at) is int else None
-        found.append(card if where is None else {**card, "assistant_msg_idx": where})
-    return found
-
-
-def items(messages: list[Message]) -> list[merge.Item]:
-    """As much of messages as is needed to know them again."""
-    return [merge.Item(message.key, message.at, message.weak, has_ids(message)) for message in messages]
+    head = _head(chart, messages)
+    if anchor.FIELD in head:
+        source, old = ("sidecar", live) if anchor.FIELD in live.head else ("backup", backup)
+        head[anchor.FIELD] = anchor.moved(head[anchor.FIELD], old.messages, messages, now_at[source])
+    return Body(head, messages, _cards(chart, now_at), _context(chart, messages))
 
 
 def listed(told: list[Any]) -> list[merge.Item]:
-    """The same, of a sidecar's list."""
-    return items([_read(value, place) for place, value in enumerate(told)])
+    """As much of a sidecar's messages as is needed to know them again."""
+    return items_of([_read(value, place) for place, value in enumerate(told)])
 
 
 def _head(chart: Chart, messages: list[Any]) -> dict[str, Any]:
@@ -75,12 +66,12 @@ def _is_void(name: str, value: Any, told: dict[str, Any]) -> bool:
     return name in ("workspace", "title", "created_at") and name in told and value in (None, "", 0)
 
 
-def _cards(chart: Chart, now_at: dict[Place, int]) -> list[Any]:
+def _cards(chart: Chart, now_at: dict[str, Places]) -> list[Any]:
     live, backup = chart.facts.live, chart.facts.backup
-    found = moved(live.cards, "sidecar", now_at)
+    found = moved(live.cards, now_at["sidecar"])
     known = {_card_name(card) for card in found}
     if backup.usable and not chart.facts.why_shorter:
-        theirs = moved(backup.cards, "backup", now_at)
+        theirs = moved(backup.cards, now_at["backup"])
         found = [card for card in theirs if _card_name(card) not in known] + found
     return found
 
@@ -127,6 +118,19 @@ def _read(told: Any, place: int) -> Message:
     return read(told if isinstance(told, dict) else {"value": told}, "sidecar", str(place))
 
 
+def goes_on(chart: Chart) -> bool:
+    """Whether all that only other copies have was said before everything that the live file has."""
+    live = chart.facts.live
+    mine = [message.at for message in found_facts.messages(live, "sidecar") if not message.marker]
+    told = [side or row for row, side in chart.story().copies()]
+    lost = [message.at for message in told if message is not None and message.source != "sidecar"]
+    began = [at for at in mine if at is not None]
+    ended = [at for at in lost if at is not None]
+    if len(began) < len(mine) or len(ended) < len(lost) or not began or not ended:
+        return False
+    return max(ended) < min(began)
+
+
 def nothing_lost(chart: Chart, made: Sidecar) -> bool:
     """Whether a sidecar has every message that the copies it was made of have."""
     now = listed(made.messages)
@@ -134,4 +138,4 @@ def nothing_lost(chart: Chart, made: Sidecar) -> bool:
     mine = found_facts.messages(live, "sidecar") if live.usable else []
     told = [side or row for row, side in chart.story().copies()]
     every = [message for message in told if message is not None]
-    return all(not merge.plan(now, items(copy)).after for copy in (mine, every))
+    return all(not merge.plan(now, items_of(copy)).after for copy in (mine, every))

@@ -26,7 +26,7 @@ _CARRIED = (
 )
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 # Of an index entry: what its session would have in its file.
-_LISTED = (
+LISTED = (
     "title",
     "workspace",
     "created_workspace",
@@ -50,16 +50,17 @@ _LISTED = (
 
 
 def message(row: Message) -> dict[str, Any]:
-    """A message of a sidecar, with everything that its row has."""
+    """A message of a sidecar, with everything that its row has, or the agent's own transcript."""
     told = row.raw
     made: dict[str, Any] = {"role": row.role, "content": content(told.get("content"), row.role)}
+    if not row.place.isdigit():
+        return {**told, **made}
     if row.at is not None:
         made["timestamp"] = row.at
     for name in _CARRIED:
         if told.get(name) not in (None, "", []):
             made[name] = told[name]
-    if row.place.isdigit():
-        made["_state_db_row_id"] = int(row.place)  # by this the web UI knows it again
+    made["_state_db_row_id"] = int(row.place)  # by this the web UI knows it again
     return made
 
 
@@ -76,7 +77,7 @@ def completed(told: Any, row: Message) -> Any:
         if told.get(name) in (None, "", []) and row.raw.get(name) not in (None, "", []):
             made[name] = row.raw[name]
     if row.tool and not told.get("tool_name") and not told.get("name"):
-        made["tool_name"] = row.raw["tool_name"]
+        made["tool_name"] = row.tool
     return made
 
 
@@ -114,7 +115,7 @@ def head(native_id: str, header: Header | None, entry: dict[str, Any]) -> dict[s
         made |= {"profile": profile} if (profile := header.word("profile_name")) else {}
         made |= {"parent_session_id": parent} if (parent := header.word("parent_session_id")) else {}
         made |= _source(header.word("source") or "webui")
-    for name in _LISTED:
+    for name in LISTED:
         if entry.get(name) not in (None, "") and name not in made:
             made[name] = entry[name]
     return made

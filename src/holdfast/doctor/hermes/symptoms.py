@@ -45,11 +45,7 @@ def part(problem: Problem) -> str:
 def _story(chart: Chart) -> Story:
     """Its copies put together; of a single one that repeats nothing there is nothing to say."""
     facts = chart.facts
-    alone = (
-        (facts.header is None or chart.in_step)
-        and facts.backup.state == "absent"
-        and facts.live.state == "whole"
-    )
+    alone = not chart.rows and facts.backup.state == "absent" and facts.live.state == "whole"
     if alone and not any(isinstance(told, dict) and told.get("_partial") for told in facts.live.messages):
         absent = Sidecar(path=facts.live.path, state="absent")
         return Story(msgspec.structs.replace(facts, live=absent), None)

@@ -6,7 +6,6 @@ from typing import Any
 
 from holdfast.doctor.hermes.chart import Chart
 from holdfast.doctor.hermes.form import PENDING, Body
-from holdfast.doctor.hermes.merging import moved
 from holdfast.history.hermes import journal, judge, values
 from holdfast.history.hermes.message import read
 from holdfast.history.hermes.story import NEAR_S
@@ -40,10 +39,12 @@ def _recover(body: Body, turn: journal.Turn, said: bool, run: journal.Run | None
         made.append(_marker(max(began, *(_time(one) for one in made)) if made else began))
     if at == len(body.messages):
         body.context += [_for_model(one) for one in made if not one.get("_error")] if body.context else []
-    else:  # later messages, and the cards beside them, move on
-        places = {("sidecar", str(n)): n + len(made) for n in range(at, len(body.messages))}
-        body.cards = moved(body.cards, "sidecar", places)
-    body.messages[at:at] = made
+        body.messages += made
+    else:
+        body.move(
+            [*body.messages[:at], *made, *body.messages[at:]],
+            {n: n + len(made) * (n >= at) for n in range(len(body.messages))},
+        )
     body.cards += cards
 
 

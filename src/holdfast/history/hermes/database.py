@@ -93,11 +93,17 @@ class Database:
         """Whether it has the tables and columns without which it says nothing."""
         return self._messages >= _NEEDED and "id" in self._sessions
 
-    def version(self) -> int | None:
-        """The version of its schema, if it tells one."""
-        for row in self._rows("select max(version) from schema_version"):
-            return row[0] if type(row[0]) is int else None
+    def version(self) -> int | str | None:
+        """The version of its schema, if it tells one; a text, if that is no number."""
+        for row in self._rows("select version, cast(version as blob) from schema_version order by 1 desc"):
+            return row[0] if type(row[0]) is int else str(_plain(row[1]))
         return None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is of a version that can be read without guessing."""
+        version = self.version()
+        return version is None or (isinstance(version, int) and version <= NEWEST)
 
     def check(self) -> list[str]:
         """What SQLite says against all of it."""
@@ -108,6 +114,13 @@ class Database:
         for row in self._rows("select rowid from sessions order by rowid"):
             if found := self._header("rowid = ?", row[0]):
                 yield found
+
+    def ids(self, source: str) -> Iterator[str]:
+        """The sessions that came from there."""
+        kind = "cast(source as blob)" if "source" in self._sessions else "null"
+        for row in self._rows(f"select cast(id as blob), {kind} from sessions order by rowid"):
+            if _plain(row[1]) == source and isinstance(own := _plain(row[0]), str) and own:
+                yield own
 
     def header(self, native_id: str) -> Header | None:
         """One session's row."""

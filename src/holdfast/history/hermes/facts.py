@@ -25,6 +25,7 @@ class Facts(msgspec.Struct, kw_only=True):
     why_shorter: str  # the wish behind what only the backup has; empty: none is known
     header: Header | None = None
     database: str | None = None  # the one that has its row
+    transcript: str | None = None  # the agent's file that stands in for its rows
     damage: list[str] = []  # what its databases do not give, in SQLite's words
     unknown_schema: bool = False
     consulted: bool = True  # a database could be asked whether it knows the session
@@ -55,7 +56,7 @@ def gather(
     live = sidecar.load(path) if path else Sidecar(path="", state="absent")
     backup = sidecar.load(f"{path}.bak") if path else Sidecar(path="", state="absent")
     header = db.header(native_id) if db is not None else None
-    turns, torn = journal.turns(layout.turn_journals(native_id))
+    turns, torn = journal.turns(layout.turn_journals(native_id), native_id)
     facts = Facts(
         native_id=native_id,
         live=live,
@@ -72,7 +73,7 @@ def gather(
     for run_path in layout.run_journals(native_id):
         stream = os.path.basename(run_path)[: -len(".jsonl")]
         if stream in streams:
-            facts.runs[stream] = journal.run(run_path)
+            facts.runs[stream] = journal.run(run_path, native_id)
     return facts
 
 

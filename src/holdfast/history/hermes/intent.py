@@ -27,14 +27,14 @@ _CLEARED: dict[str, Any] = {
 
 def of(live: Sidecar, backup: Sidecar) -> str:
     """Why what the backup has more is gone: `clear`, `undo`, `compress`; empty if nobody meant it."""
-    if live.state != "whole" or backup.state != "whole":
+    if not live.has_all or not backup.usable:
         return ""
     if _is_clear(live, backup):
         return "clear"
     mine, theirs = (side.head.get("intentional_shrink_generation") for side in (live, backup))
     if _is_generation(mine) and (theirs is None or (_is_generation(theirs) and theirs != mine)):
         return "undo"
-    if _is_compressed(live) and _predates(live, backup):
+    if backup.state == "whole" and _is_compressed(live) and _predates(live, backup):
         return "compress"
     return ""
 
@@ -44,7 +44,7 @@ def cut(live: Sidecar) -> tuple[float, float] | None:
 
     From the boundary that was kept to the first message after it, or without end.
     """
-    if live.state != "whole":
+    if not live.has_all:
         return None
     boundary = values.seconds(live.head.get("truncation_boundary"))
     if boundary is None or (boundary and not live.messages):
@@ -77,7 +77,7 @@ def kept_until(live: Sidecar, backup: Sidecar) -> float | None:
     The head comes first in the file, so it is whole when the messages are not.
     """
     boundary = values.seconds(live.head.get("truncation_boundary"))
-    if live.state != "torn" or boundary is None:
+    if live.state != "torn" or live.has_all or boundary is None:
         return None
     for name in ("intentional_shrink_generation", "clear_generation"):
         mine, theirs = live.head.get(name), backup.head.get(name)
@@ -112,7 +112,7 @@ def _is_compressed(live: Sidecar) -> bool:
     head = live.head
     if values.word(head.get("compression_anchor_mode")).strip().lower() == "manual":
         return True
-    if len(live.context) >= len(live.messages):
+    if live.state != "whole" or len(live.context) >= len(live.messages):
         return False
     summed = values.text(head.get("compression_anchor_summary")).strip()
     anchored = bool(summed) and head.get("compression_anchor_message_key") is not None

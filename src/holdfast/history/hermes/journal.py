@@ -47,8 +47,11 @@ class Run(msgspec.Struct, kw_only=True):
     torn: int = 0
 
 
-def turns(paths: Iterable[str]) -> tuple[list[Turn], int]:
-    """The turns of all shards in the order they were asked for, and how many lines could not be read."""
+def turns(paths: Iterable[str], native_id: str = "") -> tuple[list[Turn], int]:
+    """The turns of all shards in the order they were asked for, and how many lines could not be read.
+
+    `native_id`: lines that name another session are left out.
+    """
     found: dict[str, Turn] = {}
     torn = 0
     lines = []
@@ -56,7 +59,7 @@ def turns(paths: Iterable[str]) -> tuple[list[Turn], int]:
         for line in records(path):
             if line is None:
                 torn += 1
-            else:
+            elif not native_id or _names(line, "session_id", native_id):
                 lines.append(line)
     lines.sort(key=lambda line: values.seconds(line.get("created_at")) or 0.0)
     for line in lines:
@@ -73,8 +76,8 @@ def turns(paths: Iterable[str]) -> tuple[list[Turn], int]:
     return list(found.values()), torn
 
 
-def run(path: str) -> Run:
-    """The journal of one stream, its streamed pieces joined."""
+def run(path: str, native_id: str) -> Run:
+    """The journal of one stream, its streamed pieces joined; lines of another session or run are left out."""
     stream = os.path.basename(path)[: -len(".jsonl")]
     found = Run(stream=stream)
     pieces: list[str] = []
@@ -90,6 +93,8 @@ def run(path: str) -> Run:
     for n, line in enumerate(records(path), 1):
         if line is None:
             found.torn += 1
+            continue
+        if not (_names(line, "session_id", native_id) and _names(line, "run_id", stream)):
             continue
         event = values.word(line.get("event")) or values.word(line.get("type"))
         told = line.get("payload")
@@ -139,6 +144,11 @@ def records(path: str) -> Iterator[dict[str, Any] | None]:
                     yield _record(line)
     except OSError:
         return
+
+
+def _names(line: dict[str, Any], field: str, own: str) -> bool:
+    """Whether a line is about that one, or does not say what it is about."""
+    return values.word(line.get(field)) in ("", own)
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

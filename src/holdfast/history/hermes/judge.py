@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.history.hermes import home, journal, values
+from holdfast.history.hermes import journal, values
 from holdfast.history.hermes.facts import GRACE_S, Facts
 from holdfast.history.hermes.layout import session_id
 from holdfast.history.hermes.story import Story
@@ -95,7 +95,8 @@ def files(facts: Facts) -> list[Problem]:
     live, path = facts.live, facts.live.path
     shown = {"path": path, "bytes": live.size, "messages": len(live.messages)}
     if live.state == "torn":
-        found.append(_problem("torn_live", "its sidecar is torn; what can be read of it is told", **shown))
+        text = f"its sidecar is torn; {_messages(len(live.messages))} of it can be read"
+        found.append(_problem("torn_live", text, **shown))
     elif live.state == "empty":
         found.append(_problem("empty_live", "its sidecar has nothing in it", **shown))
     elif live.state == "foreign" and facts.header is None and facts.backup.state == "absent":
@@ -111,10 +112,14 @@ def files(facts: Facts) -> list[Problem]:
             _problem("malformed_backup", "its backup cannot be read in full", path=facts.backup.path)
         )
     if lines := facts.torn_turns + facts.torn_runs + sum(run.torn for run in facts.runs.values()):
-        found.append(_problem("journal_torn", "lines of its journal cannot be read", lines=lines))
-    if (other := home.other_id(live, session_id(path.rpartition("/")[2]) or "")) is not None:
-        text = "its sidecar says that it is another session"
-        found.append(_problem("session_id_mismatch", text, path=path, session_id=other))
+        text = f"{'a line' if lines == 1 else f'{lines:,} lines'} of its journals cannot be read"
+        found.append(_problem("journal_torn", text, lines=lines))
+    if (other := live.other_id(session_id(path.rpartition("/")[2]) or "")) is not None:
+        text = f"its sidecar says that it is session {values.whole(other)[:200]}"
+        found.append(_problem("session_id_mismatch", text, path=path, session_id=values.whole(other)))
+    elif live.nameless:
+        text = "its sidecar does not say which session it is"
+        found.append(_problem("session_id_mismatch", text, path=path, session_id=None))
     return found
 
 
@@ -129,9 +134,7 @@ def copies(facts: Facts, story: Story) -> list[Problem]:
     elif live.usable and backup.usable and story.only_backup and live.state == "whole":
         longer = len(backup.messages) > len(live.messages)
         text = (
-            "its backup has messages that the sidecar lost"
-            if longer
-            else "sidecar and backup say different things"
+            f"its sidecar has {_messages(len(live.messages))}; {story.only_backup:,} are in its backup only"
         )
         found.append(
             _problem(
@@ -142,30 +145,32 @@ def copies(facts: Facts, story: Story) -> list[Problem]:
         # As the web UI has it: only a database that answers can say that the session was deleted.
         known = facts.header is not None or not facts.consulted
         code = "orphan_backup" if known else "orphan_backup_no_row"
-        found.append(
-            _problem(code, "its sidecar is gone and its backup is there", path=backup.path, **counts)
-        )
+        text = f"its sidecar is gone; its backup has {_messages(len(backup.messages))}"
+        found.append(_problem(code, text, path=backup.path, **counts))
     if live.state == "whole" and story.only_rows and not live.head.get("pre_compression_snapshot"):
         shown = {"rows": story.only_rows, "database": facts.database, **counts}
+        where = "database"
+        if facts.transcript is not None:
+            where, shown["transcript"] = "transcript", facts.transcript
         if story.only_rows > story.only_live:
-            text = "the agent's database has messages that the sidecar lost"
+            text = f"the agent's {where} has {_messages(story.only_rows)} that the sidecar lost"
             found.append(_problem("live_behind_db", text, **shown))
         elif not any(problem.code == "content_diverged" for problem in found):
-            text = "sidecar and database say different things"
+            text = f"the sidecar has other messages; {story.only_rows:,} are in the agent's {where} only"
             found.append(_problem("content_diverged", text, **shown))
     if facts.header is not None and facts.header.word("source") == "webui":
         if live.state == "absent" and backup.state != "whole" and (story.only_rows or story.undone):
-            text = "the web UI has no file for it; the agent's database has all of it"
+            text = f"the web UI has no file for it; the agent has {_messages(story.only_rows)}"
             found.append(_problem("missing_sidecar", text, database=facts.database))
         elif live.state == "absent" and backup.state == "absent":
             text = "there is nothing of it but a row without messages"
             found.append(_problem("empty_db_row", text, database=facts.database))
     told = live.head.get("message_count")
     if live.state == "whole" and told is not None and (type(told) is not int or told != len(live.messages)):
-        text = "its sidecar says another number of messages than it has"
+        text = f"its sidecar has {_messages(len(live.messages))} and says another number"
         found.append(_problem("count_mismatch", text, says=values.storable(told), has=len(live.messages)))
     if count := story.repeats:
-        text = "partial answers stand in its sidecar again and again"
+        text = f"partial answers stand in its sidecar again and again, {count:,} times too many"
         found.append(_problem("duplicate_partials", text, count=count))
     return found
 
@@ -179,7 +184,8 @@ def streams(facts: Facts, turns: list[journal.Turn], now: float) -> list[Problem
         if is_fresh(pending, now):
             found.append(_problem("run_still_open", "a turn of it began a moment ago", **shown))
         else:
-            found.append(_problem("stale_stream", "a turn of it is said to run, and began long ago", **shown))
+            since = f"since {values.stamp(pending.at)}" if pending.at else "and began long ago"
+            found.append(_problem("stale_stream", f"a turn of it is said to run {since}", **shown))
     for turn in turns:
         if turn is not pending:
             text = "a prompt was accepted and never came into the conversation"
@@ -209,6 +215,10 @@ def _conversation(facts: Facts, telling: Telling, tally: Tally, now: float) -> l
     elif tally.turns and not tally.answered:
         found.append(_problem("turn_unfinished", "its last turn has not come to an answer"))
     return found
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
 
 
 def _problem(code: str, text: str, **evidence: Any) -> Problem:

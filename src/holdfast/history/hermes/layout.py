@@ -86,10 +86,14 @@ class Layout:
         folder = os.path.join(self.folder, RUNS, native_id)
         return [os.path.join(folder, name) for name in _names(folder) if name.endswith(".jsonl")]
 
-    def run_journal(self, native_id: str, stream: str) -> str | None:
-        """The journal of one stream, if there is one."""
-        wanted = f"{stream}.jsonl"
-        return next((path for path in self.run_journals(native_id) if os.path.basename(path) == wanted), None)
+    def transcripts(self, native_id: str) -> list[str]:
+        """The agent's own transcripts of it, beside the databases; only there if somebody asked for them."""
+        if self.home is None or not _ID.fullmatch(native_id):
+            return []
+        profiles = os.path.join(self.home, "profiles")
+        homes = [self.home, *(os.path.join(profiles, name) for name in _names(profiles))]
+        found = [os.path.join(home, "sessions", f"session_{native_id}.json") for home in homes]
+        return [path for path in found if os.path.isfile(path)]
 
 
 def session_id(name: str) -> str | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from math import inf
 from typing import NamedTuple
 
-DAY_S = 86_400.0
+DAY_S = 86_400.0  # a time that is earlier by more is of a clock that goes wrong
+SAME_S = 2.0  # by so much the times of a message differ in two files; some are cut to whole seconds
+LATE_S = 60.0  # a sidecar's messages get their time when the turn is over, the agent's rows a bit earlier
 MOST_KEPT = 50  # messages that a compaction keeps at the beginning
 
 
@@ -18,6 +21,10 @@ class Item(NamedTuple):
     at: float | None = None
     weak: bytes = b""  # by which a copy that lost its calls is known
     has_ids: bool = False
+    asks: bool = False  # it is a prompt: what was said before it was stamped before it
+
+
+Span = tuple[float, float]
 
 
 class Plan(NamedTuple):
@@ -27,24 +34,31 @@ class Plan(NamedTuple):
     after: dict[int, list[int]]  # the rest of the second, each behind a place in the first; -1: before all
 
 
-def plan(first: Sequence[Item], second: Sequence[Item]) -> Plan:
+def plan(first: Sequence[Item], second: Sequence[Item], rows: bool = False) -> Plan:
     """Which messages of the second copy the first has, and where the others belong.
 
-    The n-th message that says something is the n-th in the other copy too; one that was said a day and
-    more later is another. What only the second has stands behind what it stood behind there.
+    The n-th message that says something is the n-th in the other copy too, unless their times speak against
+    it: "go on" is said again and again. `rows`: the first are an agent's rows, which have times of their own.
+    What only the second has stands behind what it stood behind there, and what was said before it.
     """
-    pairs = _pairs(first, second)
+    pairs = _pairs(first, second, _turns(first) if rows else _moments(first))
     steady = _rising([(mine, pairs[mine]) for mine in sorted(pairs)])
     after: dict[int, list[int]] = defaultdict(list)
     behind, follows = -1, iter(sorted(steady))
     anchor = next(follows, None)
-    for mine in range(len(second)):
+    for mine, item in enumerate(second):
         if anchor is not None and mine >= anchor:
             behind, anchor = steady[anchor], next(follows, None)
         if mine not in pairs:
+            end = len(first) if anchor is None else steady[anchor]
+            while behind + 1 < end and _is_before(first[behind + 1], item):
+                behind += 1
             after[behind].append(mine)
-    if not steady and after and not _is_earlier(second, first):
-        after = defaultdict(list, {len(first) - 1: after[-1]})
+    if not steady and after:  # nothing in common: one behind the other
+        alone = [mine for mine in range(len(second)) if mine not in pairs]
+        early = _earlier(first, second)
+        parts = {-1: alone[:early], len(first) - 1: alone[early:]} if first else {-1: alone}
+        return Plan(pairs, {place: part for place, part in parts.items() if part})
     return Plan(pairs, dict(after))
 
 
@@ -67,42 +81,74 @@ def copies(keys: Sequence[bytes], summaries: Sequence[int]) -> set[int]:
     return found
 
 
-def _is_earlier(one: Sequence[Item], other: Sequence[Item]) -> bool:
-    """Whether all of the one was said before the other, as far as their times tell."""
-    ends, begins = [item.at for item in one if item.at], [item.at for item in other if item.at]
-    return bool(ends and begins) and max(ends) <= min(begins)
+def _is_before(one: Item, other: Item) -> bool:
+    return one.at is not None and other.at is not None and one.at <= other.at
 
 
-def _pairs(first: Sequence[Item], second: Sequence[Item]) -> dict[int, int]:
-    places: dict[bytes, list[int]] = defaultdict(list)
+def _earlier(first: Sequence[Item], second: Sequence[Item]) -> int:
+    """How many at the beginning of the second were said before all of the first, as far as times tell."""
+    begins = min((item.at for item in first if item.at is not None), default=-inf)
+    for place, item in enumerate(second):
+        if item.at is None or item.at > begins:
+            return place
+    return len(second)
+
+
+def _pairs(first: Sequence[Item], second: Sequence[Item], spans: Sequence[Span]) -> dict[int, int]:
+    always = [(-inf, inf)] * len(first)
+    pairs = _matched(first, second, {}, always, lambda item, _: (item.key, item.at))
+    pairs = _matched(first, second, pairs, spans, lambda item, _: item.key)
+    # The same words, and ids in one of them only: that copy lost its calls.
+    return _matched(
+        first, second, pairs, spans, lambda item, mine: item.weak and (item.weak, item.has_ids is not mine)
+    )
+
+
+def _matched(
+    first: Sequence[Item],
+    second: Sequence[Item],
+    known: dict[int, int],
+    spans: Sequence[Span],
+    name: Callable[[Item, bool], Hashable],
+) -> dict[int, int]:
+    """The known pairs, and those of the rest that have one name and whose times do not speak against it."""
+    pairs, taken = dict(known), set(known.values())
+    places: dict[Hashable, list[int]] = defaultdict(list)
     for place in range(len(first) - 1, -1, -1):
-        places[first[place].key].append(place)
-    pairs = {}
+        if place not in taken and (own := name(first[place], False)):
+            places[own].append(place)
     for mine, item in enumerate(second):
-        waiting = places.get(item.key)
+        waiting = places.get(name(item, True)) if mine not in pairs else None
         while waiting:
-            at = first[waiting[-1]].at
-            if item.at is not None and at is not None and item.at > at + DAY_S:
-                if len(waiting) == 1:
-                    break  # a later one: it was said again
-                waiting.pop()
-                continue
-            pairs[mine] = waiting.pop()
-            break
-    return _weak_pairs(first, second, pairs)
-
-
-def _weak_pairs(first: Sequence[Item], second: Sequence[Item], pairs: dict[int, int]) -> dict[int, int]:
-    """The pairs, with those of which one copy lost its calls: the same words, and ids in one of them only."""
-    taken = set(pairs.values())
-    places: dict[tuple[bytes, bool], list[int]] = defaultdict(list)
-    for place in range(len(first) - 1, -1, -1):
-        if first[place].weak and place not in taken:
-            places[first[place].weak, first[place].has_ids].append(place)
-    for mine, item in enumerate(second):
-        if item.weak and mine not in pairs and (waiting := places.get((item.weak, not item.has_ids))):
-            pairs[mine] = waiting.pop()
+            since, until = spans[waiting[-1]]
+            if item.at is None or (item.at <= until and not since - DAY_S <= item.at < since):
+                pairs[mine] = waiting.pop()
+                break
+            if item.at < since or len(waiting) == 1:
+                break  # said again, later; or before all that are left
+            waiting.pop()
     return pairs
+
+
+def _moments(items: Sequence[Item]) -> list[Span]:
+    """When a copy of each message in another file of the web UI was said: at the same time."""
+    return [(-inf, inf) if item.at is None else (item.at - SAME_S, item.at + SAME_S) for item in items]
+
+
+def _turns(items: Sequence[Item]) -> list[Span]:
+    """When the web UI may have stamped its copy of each row: from the end of the turn before to the next."""
+    begins: list[float] = []
+    since = latest = -inf
+    for item in items:
+        since = latest if item.asks else since
+        latest = max(latest, item.at) if item.at is not None else latest
+        begins.append(since - SAME_S)
+    found: list[Span] = []
+    for item, since in zip(reversed(items), reversed(begins), strict=True):
+        at = item.at
+        found.append((-inf, inf) if at is None else (since, min(max(latest, at) + LATE_S, at + DAY_S)))
+        latest = at if item.asks and at is not None else latest
+    return found[::-1]
 
 
 def _rising(pairs: list[tuple[int, int]]) -> dict[int, int]:

@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 
 from holdfast.history import living
 from holdfast.history.hermes import facts as found_facts
-from holdfast.history.hermes import journal, judge, shares, sidecar, values, worktree
+from holdfast.history.hermes import journal, judge, shares, sidecar, transcript, values, worktree
 from holdfast.history.hermes.database import Database, Databases, Header
 from holdfast.history.hermes.facts import Facts, gather
 from holdfast.history.hermes.layout import Layout, session_id
-from holdfast.history.hermes.story import Story
+from holdfast.history.hermes.story import Rows, Story
 from holdfast.history.hermes.telling import AGENT, Telling
 from holdfast.history.reader import Inspection, Place, Problem
 from holdfast.history.share import Share
@@ -83,17 +83,17 @@ class HermesReader:
 
     def events(self, place: Place) -> Iterator[NewEvent]:
         """The conversation out of both stores, each message once."""
-        with self._told(place) as (facts, db):
-            story = Story(facts, db)
+        with self._told(place) as (facts, _, rows):
+            story = Story(facts, rows)
             telling = Telling(place.native_id, story.results)
             yield from _events(story, telling)
 
     def inspect(self, place: Place) -> Inspection:
         """What is wrong with it in either store, and how far it has come."""
-        with self._told(place) as (facts, db):
+        with self._told(place) as (facts, db, rows):
             if db is not None:
                 facts.damage += self._databases.check(db)
-            story = Story(facts, db)
+            story = Story(facts, rows)
             telling, tally = Telling(place.native_id, story.results), judge.Tally()
             for event in _events(story, telling):
                 tally.take(event)
@@ -156,8 +156,8 @@ class HermesReader:
         return living.commands(seen.dangling, seen.cwd)
 
     @contextmanager
-    def _told(self, place: Place) -> Iterator[tuple[Facts, Database | None]]:
-        """What both stores have of a session, with the database that has it."""
+    def _told(self, place: Place) -> Iterator[tuple[Facts, Database | None, Rows | None]]:
+        """What both stores have of a session, with the database that has it, and where its rows are read."""
         layout = Layout.around(place.path)
         damage: list[str] = []
         unknown, asked = False, 0
@@ -174,7 +174,11 @@ class HermesReader:
             facts = gather(layout, place.native_id, found)
             facts.damage, facts.unknown_schema = damage, unknown and found is None
             facts.consulted = found is not None or (asked > 0 and not damage and not unknown)
-            yield facts, found
+            rows: Rows | None = found
+            told = transcript.find(layout, place.native_id, facts.live)
+            if told is not None and (found is None or not found.places(place.native_id)):
+                facts.transcript, rows = told.path, told
+            yield facts, found, rows
 
     def _at(self, path: str) -> list[Place]:
         name = os.path.basename(path)

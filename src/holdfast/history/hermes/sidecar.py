@@ -37,6 +37,24 @@ class Sidecar(msgspec.Struct, kw_only=True):
         """Whether there is something of a session in it."""
         return self.state in ("whole", "torn")
 
+    @property
+    def has_all(self) -> bool:
+        """Whether none of its messages is lost: torn behind them, it still tells how many there were."""
+        if self.state != "torn":
+            return self.state == "whole"
+        told = self.head.get("message_count")
+        return type(told) is int and told == len(self.messages)
+
+    @property
+    def nameless(self) -> bool:
+        """Whether it does not say which session it is: then the web UI makes up another id at every load."""
+        return self.state == "whole" and not isinstance(self.head.get("session_id"), str)
+
+    def other_id(self, own: str) -> str | None:
+        """The session that it says it is, if that is another than that one."""
+        named = self.head.get("session_id")
+        return named if self.usable and isinstance(named, str) and named != own else None
+
 
 def load(path: str) -> Sidecar:
     """The file at a path; that it is not there, or cannot be read, is told by its state."""

@@ -116,7 +116,7 @@ class Story:
             backup = [message for message in backup if message.at is None or message.at <= until]
         if facts.live.state == "absent":
             return backup
-        plan = merge.plan(_items(backup), _items(live))
+        plan = merge.plan(items_of(backup), items_of(live))
         old_to_new = {theirs: mine for mine, theirs in plan.pairs.items()}
         lost = [m for n, m in enumerate(backup) if n not in old_to_new and not m.marker]
         self.only_backup = len(lost)
@@ -135,7 +135,7 @@ class Story:
         spoken: list[bool] = []
         results: list[str | None] = []
         undone: list[merge.Item] = []
-        if self._db is not None and self.facts.header is not None:
+        if self._db is not None:
             for row in self._db.places(self.facts.native_id):
                 message = self._db.message(row)
                 if message is None:
@@ -143,27 +143,27 @@ class Story:
                     continue
                 if message.undone:
                     gone.append((len(rows), row))
-                    undone.append(_item(message))
+                    undone.append(item_of(message))
                     continue
                 if self.in_use and message.compacted:
                     continue
                 if message.summary:
                     summaries.append(len(rows))
                 rows.append(row)
-                items.append(_item(message))
+                items.append(item_of(message))
                 spoken.append(not message.summary)
                 results.append(message.result_of if message.role == "tool" else None)
         again = set() if self.in_use else merge.copies([item.key for item in items], summaries)
         left = [n for n in range(len(rows)) if n not in again]
         self._leave_out(undone, [items[n] for n in left])
-        side = _items(self._side)
-        plan = merge.plan([items[n] for n in left], side)
+        side = items_of(self._side)
+        plan = merge.plan([items[n] for n in left], side, rows=True)
         shared = set(plan.pairs.values())
         alone = [n for place, n in enumerate(left) if place not in shared]
         if cut := {alone[n] for n in self._taken_away([items[n] for n in alone])}:
             gone += [(n, rows[n]) for n in sorted(cut)]
             left = [n for n in left if n not in cut]
-            plan = merge.plan([items[n] for n in left], side)
+            plan = merge.plan([items[n] for n in left], side, rows=True)
             shared = set(plan.pairs.values())
         self._rows = [rows[n] for n in left]
         self._plan = plan
@@ -185,9 +185,9 @@ class Story:
         lost = [n for n, message in enumerate(self._side) if id(message) in self._lost]
         if not self.in_use or not undone or not lost:
             return
-        kept = set(merge.plan(rows, _items(self._side)).pairs)
+        kept = set(merge.plan(rows, items_of(self._side), rows=True).pairs)
         lost = [n for n in lost if n not in kept]
-        found = merge.plan(undone, [_item(self._side[n]) for n in lost]).pairs
+        found = merge.plan(undone, [item_of(self._side[n]) for n in lost]).pairs
         back = {lost[n] for n in found}
         self.only_backup -= len(back)
         self._side = [message for n, message in enumerate(self._side) if n not in back]
@@ -201,8 +201,8 @@ class Story:
             found |= {n for n, item in enumerate(items) if item.at is not None and item.at <= until}
         if facts.why_shorter == "undo" or (facts.why_shorter and self.in_use):
             live = found_facts.messages(facts.live, "sidecar")
-            backup = _items(found_facts.messages(facts.backup, "backup"))
-            kept = set(merge.plan(backup, _items(live)).pairs.values())
+            backup = items_of(found_facts.messages(facts.backup, "backup"))
+            kept = set(merge.plan(backup, items_of(live)).pairs.values())
             gone = [item for n, item in enumerate(backup) if n not in kept]
             found |= set(merge.plan(items, gone).pairs.values())
         return found
@@ -245,12 +245,14 @@ def _was_said(turn: journal.Turn, prompts: dict[str, list[float | None]]) -> boo
     return any(at is None or turn.at is None or at >= turn.at - NEAR_S for at in times)
 
 
-def _items(messages: list[Message]) -> list[merge.Item]:
-    return [_item(message) for message in messages]
+def items_of(messages: list[Message]) -> list[merge.Item]:
+    """As much of messages as is needed to know them again."""
+    return [item_of(message) for message in messages]
 
 
-def _item(message: Message) -> merge.Item:
-    return merge.Item(message.key, message.at, message.weak, has_ids(message))
+def item_of(message: Message) -> merge.Item:
+    """The same, of one."""
+    return merge.Item(message.key, message.at, message.weak, has_ids(message), message.role == "user")
 
 
 def _is_inside(at: float | None, span: tuple[float, float]) -> bool:
