@@ -4,10 +4,12 @@ import { bars, columns, OUTCOMES, ring } from "./charts.js";
 import { h, icon, put } from "./dom.js";
 import { doneList } from "./healed.js";
 import { toast, trouble } from "./say.js";
-import { judgeNewest } from "./judged.js";
+import { covered, judgeLive } from "./judged.js";
 import { ago, count, full, many } from "./time.js";
 
 const DAYS = 14;
+const MANY = 200; // sessions whose verdicts take long enough to say so
+const VERDICTS = [["resume", "safe to resume"], ["fresh", "start fresh"], ["fork", "fork"], ["wait", "wait"], ["unknown", "not judged"]];
 
 /** The view of everything. */
 export class Overview {
@@ -47,7 +49,8 @@ export class Overview {
     const told = await api.overview(DAYS);
     if (this.#closed) return;
     const sum = (name) => told.days.reduce((total, day) => total + (day[name] ?? 0), 0);
-    const waiting = told.interrupted ?? [];
+    const waiting = told.interrupted;
+    this.live = told.sessions.live;
     put(
       this.element,
       h("h1", { tabindex: "-1" }, "Overview"),
@@ -57,7 +60,8 @@ export class Overview {
         { class: "figures" },
         figure(told.running, "running", "#/tasks?status=running", "running"),
         figure(told.queued, "queued", "#/tasks?status=queued", "queued"),
-        figure(waiting.length, "interrupted, waiting", "#/tasks?waiting=1", "interrupted"),
+        told.unreachable ? figure(told.unreachable, "unreachable", "#/tasks?status=unreachable") : null,
+        figure(told.waiting, "interrupted, waiting", "#/tasks?waiting=1", "interrupted"),
         figure(told.sessions.live, "live sessions", "#/list?state=live"),
         figure(told.sessions.archived, "archived", "#/list?state=archived"),
         figure(told.sessions.deleted, "deleted", "#/list?state=deleted"),
@@ -65,8 +69,8 @@ export class Overview {
       h(
         "div",
         { class: "panels" },
-        panel("Tasks by outcome", `last ${DAYS} days`, [columns(told.days, (day, name) => `#/tasks?status=${name}&day=${day}`), h("ul", { class: "totals" }, OUTCOMES.map((name) => h("li", null, h("a", { href: `#/tasks?status=${name}` }, h("span", { class: `swatch fill-${name}`, "aria-hidden": "true" }), h("b", null, count(sum(name))), ` ${name}`))))], "wide"),
-        panel("Interrupted and waiting", waiting.length ? many(waiting.length, "session") : "", this.#waiting(waiting)),
+        panel("Tasks by outcome", `last ${DAYS} days`, [columns(told.days, (day, name) => `#/tasks?status=${name}&day=${day}`), h("ul", { class: "totals" }, OUTCOMES.map((name) => h("li", null, h("a", { href: `#/tasks?status=${name}&since=${told.days[0].day}` }, h("span", { class: `swatch fill-${name}`, "aria-hidden": "true" }), h("b", null, count(sum(name))), ` ${name}`))))], "wide"),
+        panel("Interrupted and waiting", told.waiting ? many(told.waiting, "session") : "", this.#waiting(waiting, told.waiting)),
         panel("Sessions by verdict", "", this.verdicts),
         panel("Agents", "", told.agents.length ? bars(told.agents.map((agent) => ({ label: agent.agent, number: agent.sessions, extra: agent.running ? `${agent.running} running` : "", href: `#/list?agent=${encodeURIComponent(agent.agent)}` }))) : h("p", { class: "nothing" }, "None has run yet.")),
         panel("Healed", told.healed?.at ? ago(told.healed.at) : "", told.healed?.done?.length ? [doneList(told.healed.done.slice(0, 6)), h("p", null, h("a", { href: "#/doctor" }, "To the doctor"))] : h("p", { class: "nothing" }, "Nothing had to be healed at the last start. ", h("a", { href: "#/doctor" }, "Look again"))),
@@ -74,7 +78,7 @@ export class Overview {
     );
   }
 
-  #waiting(tasks) {
+  #waiting(tasks, all) {
     if (!tasks.length) return h("p", { class: "nothing" }, icon("check"), "Nothing was cut off.");
     const again = async (event) => {
       event.currentTarget.disabled = true;
@@ -88,15 +92,19 @@ export class Overview {
     };
     return [
       h("ul", { class: "plain-list" }, tasks.slice(0, 6).map((task) => h("li", null, h("a", { href: `#/s/${task.session}` }, h("span", { class: "dot interrupted", "aria-hidden": "true" }), h("bdi", { class: "title" }, task.title ?? task.prompt.slice(0, 120)), h("time", { datetime: task.ended_at ?? task.queued_at, title: full(task.ended_at ?? task.queued_at) }, ago(task.ended_at ?? task.queued_at)))))),
-      h("div", { class: "buttons" }, tasks.length > 6 ? h("a", { href: "#/tasks?waiting=1" }, `All ${count(tasks.length)}`) : null, h("button", { type: "button", onclick: again }, "Send all again")),
+      h("div", { class: "buttons" }, all > 6 ? h("a", { href: "#/tasks?waiting=1" }, `All ${count(all)}`) : null, h("button", { type: "button", onclick: again }, "Send all again")),
     ];
   }
 
   async #verdicts() {
     try {
-      const { counts, looked, more } = await judgeNewest();
-      const parts = [["resume", "safe to resume"], ["fresh", "start fresh"], ["fork", "fork"], ["wait", "wait"]].map(([name, label]) => ({ name, label, number: counts[name] ?? 0, href: `#/verdicts?action=${name}` }));
-      put(this.verdicts, ring(parts.filter((part) => part.number || part.name !== "fork"), "Sessions by verdict"), more ? h("p", { class: "faint" }, `The newest ${count(looked)} live sessions.`) : null);
+      const { counts, judged, more } = await judgeLive((looked) => {
+        if (looked > MANY) put(this.verdicts, h("p", { class: "faint" }, `Looking… ${many(looked, "session")} judged`));
+        return !this.#closed;
+      });
+      const parts = VERDICTS.map(([name, label]) => ({ name, label, number: counts[name] ?? 0, href: `#/verdicts?action=${name}` }));
+      const shown = parts.filter((part) => part.number || (part.name !== "fork" && part.name !== "unknown"));
+      put(this.verdicts, ring(shown, "Sessions by verdict"), more ? covered(judged.length, () => this.#verdicts(), this.live) : null);
     } catch (problem) {
       put(this.verdicts, h("p", { class: "nothing" }, problem.message));
     }
