@@ -31,7 +31,7 @@ def test_each_figure_leads_to_its_list(own_hub: HubProcess, window: Window) -> N
     expect(page.locator(".tasks tbody tr")).to_have_count(2)
     shoot(page, "tasks")
     page.keyboard.press("o")
-    page.locator(".figure", has_text="interrupted, waiting").click()
+    page.locator(".figure", has_text="interrupted").click()
     expect(page.locator(".tasks tbody tr")).to_have_count(1)
     page.locator(".tasks tbody a").click()
     expect(page).to_have_url(re.compile(dead))

@@ -9,7 +9,7 @@ import { Overview } from "./overview.js";
 import { palette } from "./palette.js";
 import { close as closePopover } from "./popover.js";
 import { go, here } from "./route.js";
-import { announce, trouble } from "./say.js";
+import { announce, quietly } from "./say.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { Stream } from "./stream.js";
@@ -20,6 +20,7 @@ const stream = new Stream();
 const sessions = new Sessions();
 let agents = [];
 let view = null;
+let unreached = false; // the view could not be read for want of a connection
 
 function drawer(open) {
   document.body.classList.toggle("drawer-open", open);
@@ -114,6 +115,7 @@ async function show() {
     drawer(false);
   }
   view?.close();
+  unreached = false;
   const mine = (view = viewAt(place));
   sessions.chosen = place.path[0] === "s" ? place.path[1] : null;
   document.title = "Holdfast";
@@ -129,8 +131,13 @@ async function show() {
   } catch (problem) {
     if (problem.name === "AbortError" || view !== mine) return;
     if (!problem.code) throw problem;
+    unreached = problem.code === "offline";
     put(main, h("div", { class: "view" }, h("h1", null, problem.status === 404 ? "Not here" : "That did not work"), h("p", null, problem.message, problem.hint ? ` ${problem.hint}` : ""), h("button", { type: "button", onclick: show }, "Try again")));
   }
+}
+
+function readAgents() {
+  sessions.agents().then((found) => (agents = found), quietly);
 }
 
 function connection(state) {
@@ -148,6 +155,7 @@ document.getElementById("shade").addEventListener("click", () => drawer(false));
 addEventListener("keydown", (event) => event.key === "Escape" && drawer(false));
 addEventListener("hashchange", show);
 document.addEventListener("reload", show);
+document.addEventListener("newtask", newTask);
 
 let lost = false;
 stream.addEventListener("event", () => sessions.changed());
@@ -156,12 +164,14 @@ stream.addEventListener("state", (message) => {
   connection(message.detail);
   if (message.detail === "live" && lost) {
     sessions.changed();
-    healedBanner(document.getElementById("banner")).catch(trouble);
+    if (unreached) show();
+    if (!agents.length) readAgents();
+    healedBanner(document.getElementById("banner")).catch(quietly);
   }
   lost = message.detail !== "live";
 });
 stream.open();
 sessions.load();
 show();
-sessions.agents().then((found) => (agents = found), trouble);
-healedBanner(document.getElementById("banner")).catch(trouble);
+readAgents();
+healedBanner(document.getElementById("banner")).catch(quietly);

@@ -76,7 +76,7 @@ function row([session, verdict]) {
   return h(
     "li",
     null,
-    h("a", { href: `#/s/${session.id}` }, h("bdi", { class: "title" }, name), h("span", { class: "faint" }, verdict.reasons?.[0]?.text ?? ""), h("time", { datetime: session.updated_at, title: full(session.updated_at) }, ago(session.updated_at))),
+    h("a", { href: `#/s/${session.id}` }, h("span", { class: "two" }, h("bdi", { class: "title" }, name), h("span", { class: "faint" }, verdict.reasons?.[0]?.text ?? "")), h("time", { datetime: session.updated_at, title: full(session.updated_at) }, ago(session.updated_at))),
     chip(verdict, name),
   );
 }

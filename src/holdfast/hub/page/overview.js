@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { bars, columns, OUTCOMES, ring } from "./charts.js";
 import { h, icon, put } from "./dom.js";
 import { doneList } from "./healed.js";
-import { toast, trouble } from "./say.js";
+import { quietly, toast, trouble } from "./say.js";
 import { covered, judgeLive } from "./judged.js";
 import { ago, count, full, many } from "./time.js";
 
@@ -41,7 +41,7 @@ export class Overview {
   #soon() {
     this.#later ||= setTimeout(() => {
       this.#later = 0;
-      this.#draw().catch((problem) => problem.code === "offline" || trouble(problem));
+      this.#draw().catch(quietly);
     }, 1500);
   }
 
@@ -55,13 +55,14 @@ export class Overview {
       this.element,
       h("h1", { tabindex: "-1" }, "Overview"),
       this.adopt,
+      told.sessions.live + told.sessions.archived + told.sessions.deleted ? null : welcome(),
       h(
         "ul",
         { class: "figures" },
         figure(told.running, "running", "#/tasks?status=running", "running"),
         figure(told.queued, "queued", "#/tasks?status=queued", "queued"),
         told.unreachable ? figure(told.unreachable, "unreachable", "#/tasks?status=unreachable") : null,
-        figure(told.waiting, "interrupted, waiting", "#/tasks?waiting=1", "interrupted"),
+        figure(told.waiting, "interrupted", "#/tasks?waiting=1", "interrupted"),
         figure(told.sessions.live, "live sessions", "#/list?state=live"),
         figure(told.sessions.archived, "archived", "#/list?state=archived"),
         figure(told.sessions.deleted, "deleted", "#/list?state=deleted"),
@@ -119,18 +120,26 @@ export class Overview {
       return; // an offer, not a duty
     }
     if (this.#closed) return;
-    if (progress.running) this.polling = setTimeout(() => this.#adoptable(), 1000);
+    if (progress.running) {
+      this.importing = true;
+      this.polling = setTimeout(() => this.#adoptable(), 1000);
+    } else if (this.importing) {
+      this.importing = false;
+      toast(`Imported ${many(progress.done, "session")} of ${progress.agent}`);
+    }
     const offers = told.agents.filter((agent) => agent.sessions);
     put(
       this.adopt,
       progress.running ? h("p", { class: "note", role: "status" }, `Importing ${progress.agent}: ${count(progress.done)} of ${count(progress.of)}`) : null,
-      !progress.running && offers.length ? h("div", { class: "note" }, h("p", null, "There are sessions here that agents kept by themselves."), h("div", { class: "buttons" }, offers.map((offer) => h("button", { type: "button", onclick: () => this.#import(offer.agent) }, `Import ${many(offer.sessions, "session")} of ${offer.agent}`)))) : null,
+      progress.problems.length ? h("details", { class: "note bad" }, h("summary", null, `${many(progress.problems.length, "thing")} of ${progress.agent} could not be imported`), h("ul", { class: "done" }, progress.problems.map((text) => h("li", null, text)))) : null,
+      !progress.running && offers.length ? offered(offers, (agent) => this.#import(agent)) : null,
     );
   }
 
   async #import(agent) {
     try {
       await api.adopt(agent);
+      this.importing = true;
     } catch (problem) {
       trouble(problem);
     }
@@ -138,7 +147,27 @@ export class Overview {
   }
 }
 
-const figure = (number, label, href, kind = "") => h("li", null, h("a", { href, class: `figure ${kind}` }, h("b", null, count(number)), h("span", null, label)));
+function offered(offers, take) {
+  return h(
+    "section",
+    { class: "note", "aria-label": "Import" },
+    h("p", null, "There are sessions here that agents kept by themselves. Importing copies their history; the agents' own files stay as they are."),
+    h("div", { class: "buttons" }, offers.map((offer) => h("button", { type: "button", onclick: () => take(offer.agent) }, `Import ${many(offer.sessions, "session")} of ${offer.agent}`))),
+  );
+}
+
+const figure = (number, label, href, kind = "") => h("li", null, h("a", { href, class: `figure ${number ? kind : "zero"}` }, h("b", null, count(number)), h("span", null, label)));
+
+function welcome() {
+  const start = () => document.dispatchEvent(new CustomEvent("newtask"));
+  return h(
+    "section",
+    { class: "note welcome", "aria-label": "Welcome" },
+    h("h2", null, "Nothing has run here yet"),
+    h("p", null, "Start a task here, or with ", h("code", null, "holdfast run -a AGENT PROMPT"), ". What the agent says and does is on disk as it happens, and stays when something dies."),
+    h("div", { class: "buttons" }, h("button", { type: "button", class: "primary", onclick: start }, icon("plus"), "Start a task"), h("span", { class: "faint" }, "No agent at hand? The demo agent needs no model.")),
+  );
+}
 
 function panel(title, note, content, className = "") {
   return h("section", { class: `panel ${className}`, "aria-label": title }, h("h2", null, title, note ? h("small", null, note) : null), content);

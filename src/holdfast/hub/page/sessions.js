@@ -2,8 +2,8 @@
 import * as api from "./api.js";
 import { h, put } from "./dom.js";
 import { chip, show, verdictOf } from "./verdict.js";
-import { ago, full } from "./time.js";
-import { trouble } from "./say.js";
+import { ago, count, full, many } from "./time.js";
+import { quietly } from "./say.js";
 
 const PAGE = 50;
 const STATES = [
@@ -30,11 +30,11 @@ export class Sessions {
     this.text = h("input", { type: "search", id: "session-search", placeholder: "Search sessions", "aria-label": "Search sessions", oninput: () => this.#soon(200) });
     this.state = select("State", STATES, () => this.load());
     this.agent = select("Agent", [["", "Any agent"]], () => this.load());
-    this.status = select("Last task", [["", "Any end"], ...STATUSES.map((status) => [status, status])], () => this.load());
+    this.status = select("Last task", [["", "Any result"], ...STATUSES.map((status) => [status, status])], () => this.load());
     this.empty = h("input", { type: "checkbox", id: "show-empty", onchange: () => this.load() });
     this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
     this.foot = h("div", { class: "list-foot" });
-    this.told = h("p", { class: "visually-hidden", role: "status" });
+    this.told = h("span", { class: "how-many", role: "status" });
     this.scroller = h("div", { class: "list-scroll", tabindex: "-1" }, this.list, this.foot);
     this.element = h(
       "div",
@@ -44,9 +44,8 @@ export class Sessions {
         { class: "filters", role: "search", "aria-label": "Filter sessions" },
         this.text,
         h("div", { class: "selects" }, this.state, this.agent, this.status),
-        h("label", { class: "check", for: "show-empty" }, this.empty, " empty ones too"),
+        h("div", { class: "filter-foot" }, h("label", { class: "check", for: "show-empty" }, this.empty, "empty ones too"), this.told),
       ),
-      this.told,
       this.scroller,
     );
     this.list.addEventListener("keydown", (event) => this.#key(event));
@@ -83,6 +82,11 @@ export class Sessions {
     return { state: this.state.value, agent: this.agent.value, status: this.status.value, text: this.text.value.trim(), empty: this.empty.checked, limit: PAGE };
   }
 
+  get #narrowed() {
+    const { state, agent, status, text } = this.#filter;
+    return Boolean(state !== "present" || agent || status || text);
+  }
+
   /** Read the list from its newest. */
   async load() {
     this.#loading?.abort();
@@ -94,9 +98,8 @@ export class Sessions {
       this.#rows.clear();
       put(this.list, page.sessions.map((session) => this.#row(session)));
       this.#footer();
-      put(this.told, `${page.sessions.length}${page.next ? " or more" : ""} sessions`);
     } catch (problem) {
-      if (problem.code !== "offline") trouble(problem);
+      quietly(problem);
     } finally {
       if (this.#loading === mine) this.#loading = null;
     }
@@ -111,7 +114,7 @@ export class Sessions {
       for (const session of page.sessions) if (!this.#rows.has(session.id)) this.list.append(this.#row(session));
       this.#footer();
     } catch (problem) {
-      trouble(problem);
+      quietly(problem);
     } finally {
       if (this.#loading === mine) this.#loading = null;
     }
@@ -173,7 +176,9 @@ export class Sessions {
   }
 
   #footer() {
-    put(this.foot, this.#next ? "Loading…" : this.#rows.size ? "" : h("p", { class: "nothing" }, "No sessions here yet."));
+    const words = this.#next ? `${count(this.#rows.size)}+ sessions` : many(this.#rows.size, "session");
+    if (this.told.textContent !== words) put(this.told, words);
+    put(this.foot, this.#next ? "Loading…" : this.#rows.size ? "" : h("p", { class: "nothing" }, this.#narrowed ? "No session fits." : "No sessions here yet."));
   }
 
   #row(session) {
