@@ -100,9 +100,16 @@ export class Sessions {
       this.#footer();
     } catch (problem) {
       quietly(problem);
+      return;
     } finally {
       if (this.#loading === mine) this.#loading = null;
     }
+    this.#further();
+  }
+
+  // The observer tells only of changes: the foot may have come into sight while something else was read.
+  #further() {
+    if (this.#next && this.foot.getBoundingClientRect().top < innerHeight + 600) this.#older();
   }
 
   async #older() {
@@ -115,11 +122,11 @@ export class Sessions {
       this.#footer();
     } catch (problem) {
       quietly(problem);
+      return;
     } finally {
       if (this.#loading === mine) this.#loading = null;
     }
-    // Still in sight: the observer tells only of changes.
-    if (this.#next && this.foot.getBoundingClientRect().top < innerHeight + 600) this.#older();
+    this.#further();
   }
 
   /** Something changed: the newest page is read again, soon, and once for many changes. */
@@ -153,6 +160,7 @@ export class Sessions {
     }
     if (!this.#rows.size || !this.#next) this.#next = page.next && this.#rows.size <= PAGE ? page.next : this.#next;
     this.#footer();
+    this.#further();
     return undefined;
   }
 
