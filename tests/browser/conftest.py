@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, expect, sync_playwright
 
 from tests.browser.hub_process import LIMIT_S, HubProcess
@@ -30,6 +31,11 @@ ARGUMENTS = (
 TEST_S = 240  # less than what `make test` gives a test: that ends it where Playwright cannot go on
 SHOTS = Path(__file__).parent / "shots"
 WIDE, PHONE = (1280, 800), (390, 780)
+# Rows are judged when they come into view; what is below is not waited for.
+JUDGED = """() => ![...document.querySelectorAll('.chip:disabled')].some((chip) => {
+  const place = chip.getBoundingClientRect();
+  return place.width && place.top < innerHeight && place.bottom > 0;
+})"""
 EXPECTED = re.compile(r"ERR_CONNECTION_|ERR_INCOMPLETE_CHUNKED|status of 4\d\d|ERR_EMPTY_RESPONSE")
 
 
@@ -171,7 +177,24 @@ def fill(hub: HubProcess, what: str, number: int = 0) -> str:
     return done.stdout.strip()
 
 
+def check(page: Page) -> None:
+    """No fault that axe can find, and nothing beside the screen."""
+    found = Axe().run(page, options={"resultTypes": ["violations"]})
+    told = [
+        (fault["id"], [(node["html"][:160], node["failureSummary"]) for node in fault["nodes"][:3]])
+        for fault in found.response["violations"]
+    ]
+    assert told == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def shoot(page: Page, name: str) -> None:
-    """Keep a picture; nobody compares it, people look at it."""
+    """Keep pictures, light and dark, that people look at; what is in them is checked."""
     SHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name}.png", animations="disabled")
+    if page.locator("#line.live").count():
+        page.wait_for_function(JUDGED, polling=100)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.screenshot(path=SHOTS / f"{name}-{scheme}.png", animations="disabled")
+        check(page)
+    page.emulate_media(color_scheme="light")

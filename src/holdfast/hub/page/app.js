@@ -153,6 +153,10 @@ put(aside, sessions.element);
 bind(KEYS, openPalette);
 document.getElementById("shade").addEventListener("click", () => drawer(false));
 addEventListener("keydown", (event) => event.key === "Escape" && drawer(false));
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // its address would be taken for a view
+  main.focus();
+});
 addEventListener("hashchange", show);
 document.addEventListener("reload", show);
 document.addEventListener("newtask", newTask);

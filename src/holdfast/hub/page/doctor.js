@@ -72,14 +72,23 @@ export class Doctor {
   #told(told) {
     if (!told.findings.length) return h("p", { class: "note good" }, `All is as it should be. ${this.#where === null ? "The log, its mirrors and the folders agree." : "Nothing was found in it that needs a repair."}`);
     const actions = told.findings.filter((finding) => finding.action);
+    const rest = told.findings.filter((finding) => !finding.action);
     return [
       h("p", null, `${many(told.findings.length, "finding")}, ${actions.length ? many(actions.length, "safe repair") : "none with a safe repair"}.`),
-      h("h2", null, "Findings"),
-      h("ul", { class: "findings" }, told.findings.map((finding) => h("li", { class: finding.action ? "safe" : "unsafe" }, h("p", null, h("code", { class: "code-word" }, finding.code), " ", h("bdi", null, finding.subject)), h("p", null, finding.text), finding.evidence && Object.keys(finding.evidence).length ? h("details", null, h("summary", null, "Evidence"), h("pre", { tabindex: "0" }, JSON.stringify(finding.evidence, null, 2))) : null))),
-      h("h2", null, "Plan"),
-      actions.length ? h("ol", { class: "plan" }, actions.map((finding) => h("li", null, finding.action, " ", h("bdi", { class: "faint" }, finding.subject)))) : h("p", { class: "faint" }, "Nothing that could be done safely; a person decides."),
-      actions.length ? h("div", { class: "buttons" }, h("button", { type: "button", class: "primary", onclick: (event) => this.#apply(event, told.fingerprint) }, "Apply the plan"), h("span", { class: "faint" }, "Plan ", h("code", null, told.fingerprint))) : null,
+      actions.length ? this.#plan(actions, told.fingerprint) : null,
+      actions.length ? [h("h2", null, "What the plan repairs"), h("ul", { class: "findings" }, actions.map(findingCard))] : null,
+      rest.length ? [h("h2", null, actions.length ? "What it leaves alone" : "Findings"), h("p", { class: "faint" }, "Nothing that could be done safely; a person decides."), h("ul", { class: "findings" }, rest.map(findingCard))] : null,
     ];
+  }
+
+  #plan(actions, fingerprint) {
+    return h(
+      "section",
+      { class: "panel", "aria-label": "Plan" },
+      h("h2", null, "Plan", h("small", null, h("code", null, fingerprint))),
+      h("ol", { class: "plan" }, actions.map((finding) => h("li", null, finding.action, " ", h("bdi", { class: "faint" }, finding.subject)))),
+      h("div", { class: "buttons" }, h("button", { type: "button", class: "primary", onclick: (event) => this.#apply(event, fingerprint) }, "Apply the plan"), h("span", { class: "faint" }, "What it changes is copied first.")),
+    );
   }
 
   async #apply(event, fingerprint) {
@@ -108,5 +117,16 @@ function receiptNote(receipt) {
     problems.map((text) => h("p", { class: "bad" }, text)),
     receipt.touched?.length ? h("details", null, h("summary", null, `${many(receipt.touched.length, "file")} changed, with a copy of the bytes before`), h("ul", { class: "touched" }, receipt.touched.map((path) => h("li", null, h("code", null, path))))) : null,
     receipt.undo ? h("p", null, "To take it back: ", h("code", null, receipt.undo), " ", h("button", { type: "button", class: "more", onclick: () => navigator.clipboard?.writeText(receipt.undo) }, "Copy")) : null,
+  );
+}
+
+function findingCard(finding) {
+  const evidence = finding.evidence && Object.keys(finding.evidence).length ? JSON.stringify(finding.evidence, null, 2) : null;
+  return h(
+    "li",
+    { class: finding.action ? "safe" : "unsafe" },
+    h("p", null, h("code", { class: "code-word" }, finding.code), " ", h("bdi", null, finding.subject)),
+    h("p", null, finding.text),
+    evidence ? h("details", null, h("summary", null, "Evidence"), h("pre", { tabindex: "0" }, evidence)) : null,
   );
 }

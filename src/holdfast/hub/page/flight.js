@@ -1,5 +1,5 @@
 // What happened when, read from a log: the flight recorder's marks and its scale. Pure.
-import { ENDED } from "./items.js";
+import { ENDED, isBorder } from "./items.js";
 
 const REPLAY_SHARE = 0.12; // a replay is written in no time, and is to be seen
 
@@ -18,7 +18,7 @@ export function flight(events, now) {
       if (!replay) told.replays.push((replay = { from: at, to: at, seq: event.seq, count: 0, origin: event.origin?.native_id ?? null }));
       replay.from = Math.min(replay.from, at);
       replay.to = Math.max(replay.to, at);
-      replay.count += 1;
+      if (!isBorder(event)) replay.count += 1;
     } else if (event.kind !== "task") {
       replay = null;
     }

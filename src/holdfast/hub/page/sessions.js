@@ -107,9 +107,10 @@ export class Sessions {
     this.#further();
   }
 
-  // The observer tells only of changes: the foot may have come into sight while something else was read.
+  // An observer tells only of changes: what was in sight while something was read, and still is, it tells of when asked anew.
   #further() {
-    if (this.#next && this.foot.getBoundingClientRect().top < innerHeight + 600) this.#older();
+    this.#more.unobserve(this.foot);
+    this.#more.observe(this.foot);
   }
 
   async #older() {
@@ -225,12 +226,13 @@ export class Sessions {
     }
   }
 
-  // What waits does so for a process, whose end no record tells.
+  // What waits does so for a process, whose end no record tells; and a verdict may not have come, for want of a connection.
   #again() {
     if (document.hidden) return;
     const box = this.scroller.getBoundingClientRect();
     for (const row of this.#rows.values()) {
-      if (row.chip.verdict?.action !== "wait" || RUNS.has(row.session.last_status)) continue;
+      const { verdict } = row.chip;
+      if (verdict && (verdict.action !== "wait" || RUNS.has(row.session.last_status))) continue;
       const at = row.element.getBoundingClientRect();
       if (at.bottom > box.top && at.top < box.bottom) this.#judge(row);
     }
