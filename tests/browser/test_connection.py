@@ -49,7 +49,10 @@ def test_a_hidden_tab_lets_go_and_comes_back(own_hub: HubProcess, window: Window
     task = own_hub.ask(
         "POST",
         f"/api/sessions/{session}/resume",
-        {"prompt": f"Unseen. <<{[*steps, {'say': 'While it was hidden.'}]}>>".replace("'", '"'), "how": "resume"},
+        {
+            "prompt": f"Unseen. <<{[*steps, {'say': 'While it was hidden.'}]}>>".replace("'", '"'),
+            "how": "resume",
+        },
     )["task"]
     own_hub.ended(task if isinstance(task, str) else task["id"])
     expect(page.locator("article.assistant")).to_have_count(1)

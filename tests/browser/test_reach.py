@@ -173,7 +173,10 @@ def test_every_view_on_a_phone(own_hub: HubProcess, window: Window) -> None:
         expect(page.locator(ready).first).to_be_visible()
         assert page.evaluate(BEYOND) == []
         page.evaluate("() => document.querySelectorAll('.view, #main').forEach(e => e.scrollTo?.(0, 0))")
-        shoot(page, f"phone{'-'.join(['', *[word for word in path.split('?')[0].split('/') if word][:1]]) or '-all'}")
+        shoot(
+            page,
+            f"phone{'-'.join(['', *[word for word in path.split('?')[0].split('/') if word][:1]]) or '-all'}",
+        )
     page.goto(f"{own_hub.url}/#/s/{session}")
     page.get_by_role("button", name="Sessions").click()
     expect(page.locator(f"li.session[data-id='{session}']")).to_be_in_viewport()
@@ -229,7 +232,9 @@ def test_all_of_it_without_a_mouse(own_hub: HubProcess, window: Window) -> None:
     assert [stop for stop in stops if not stop["seen"]] == []
     rooms = [stop["room"] for stop in stops[1:]]
     assert list(dict.fromkeys(rooms)) == ["bar", "sessions", "main"]
-    assert rooms == sorted(rooms, key=["bar", "sessions", "main"].index)  # each room once, in the order of reading
+    assert rooms == sorted(
+        rooms, key=["bar", "sessions", "main"].index
+    )  # each room once, in the order of reading
     names = [stop["name"] for stop in stops]
     for wanted in ("Overview", "New task", "Dark or light", "Search sessions", "State", "More actions"):
         assert wanted in names
