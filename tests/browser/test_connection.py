@@ -1,4 +1,4 @@
-"""The one connection behind the page: it rests while nobody looks, and comes back with nothing missing or doubled."""
+"""The one connection behind the page: it rests while nobody looks, and comes back with nothing missing."""
 
 from __future__ import annotations
 

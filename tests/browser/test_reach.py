@@ -139,15 +139,16 @@ def test_landmarks_and_what_is_said(hub: HubProcess, window: Window) -> None:
 BEYOND = """() => {
   const found = [];
   const inside = document.querySelector('dialog[open]') ?? document.body;
-  for (const one of inside.querySelectorAll('a[href], button, input, select, textarea, summary, [role=slider]')) {
-    if (one.disabled || !one.checkVisibility({ visibilityProperty: true }) || one.closest('[inert], .skip')) continue;
-    if (one.closest('.skip') || one.classList.contains('skip')) continue;
+  const controls = 'a[href]:not(.skip), button, input, select, textarea, summary, [role=slider]';
+  for (const one of inside.querySelectorAll(controls)) {
+    if (one.disabled || !one.checkVisibility({ visibilityProperty: true })) continue;
     one.scrollIntoView({ block: 'center', inline: 'nearest' });
     const place = one.getBoundingClientRect();
     const [x, y] = [place.left + place.width / 2, place.top + place.height / 2];
     const hit = document.elementFromPoint(x, y);
-    const ok = place.left >= -1 && place.right <= innerWidth + 1 && hit && (one.contains(hit) || hit.contains(one));
-    if (!ok) found.push(`${one.outerHTML.slice(0, 120)} at ${x},${y} under ${hit?.outerHTML.slice(0, 80)}`);
+    const free = hit && (one.contains(hit) || hit.contains(one));
+    if (place.left < -1 || place.right > innerWidth + 1 || !free)
+      found.push(`${one.outerHTML.slice(0, 120)} at ${x},${y} under ${hit?.outerHTML.slice(0, 80)}`);
   }
   return found;
 }"""

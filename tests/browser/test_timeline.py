@@ -26,7 +26,7 @@ def test_messages_tools_and_their_ends(hub: HubProcess, window: Window) -> None:
         [
             {"think": "Let me think."},
             {"say": PLAN},
-            {"tool": "shell", "run": "seq 400"},
+            {"tool": "shell", "run": "sleep 0.1; seq 400"},
             {"tool": "shell", "run": "echo no; false"},
             {"say": "```diff\n@@ -1 +1 @@\n-old\n+new\n```"},
         ],
