@@ -6,7 +6,7 @@ import { ago, count, full, many } from "./time.js";
 
 const PAGE = 200;
 const SHOWN = 200; // rows at a time
-const AT_ONCE = 1000; // more are judged when one asks: each takes the hub a look at files and processes
+const AT_ONCE = 200; // more are judged when one asks: each takes the hub a look at files and processes
 let wanted = AT_ONCE;
 
 /** Judge live sessions, the newest first: {counts, judged: [[session, verdict]], more}; `progress(looked)` as it goes on. */
