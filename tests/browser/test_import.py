@@ -37,6 +37,8 @@ def test_an_offer_that_is_taken(cold_hub: HubProcess, window: Window) -> None:
     expect(page.locator("li.session")).to_have_count(MANY)
     expect(offer).to_have_count(0)
     expect(page.locator("#toasts")).to_contain_text("Imported 3 sessions of claude")
+    expect(page.locator(".figure", has_text="live sessions").locator("b")).to_have_text(f"{MANY}")
+    expect(page.get_by_label("Sessions by verdict", exact=True).locator(".whole")).to_have_text(f"{MANY}")
     shoot(page, "imported")
     page.locator("li.session a", has_text="Mend buoy 1").click()
     expect(page.locator(".divider")).to_contain_text(f"Replayed from session {1:08x}-1111")

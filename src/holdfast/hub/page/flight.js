@@ -13,12 +13,12 @@ export function flight(events, now) {
   let replay = null;
   for (const event of events) {
     const at = time(event.at);
-    if (!Number.isFinite(at)) continue;
+    if (!Number.isFinite(at) || isBorder(event)) continue; // the border is of when it was replayed
     if (event.replayed) {
       if (!replay) told.replays.push((replay = { from: at, to: at, seq: event.seq, count: 0, origin: event.origin?.native_id ?? null }));
       replay.from = Math.min(replay.from, at);
       replay.to = Math.max(replay.to, at);
-      if (!isBorder(event)) replay.count += 1;
+      replay.count += 1;
     } else if (event.kind !== "task") {
       replay = null;
     }

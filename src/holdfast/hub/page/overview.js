@@ -5,10 +5,11 @@ import { h, icon, put } from "./dom.js";
 import { doneList } from "./healed.js";
 import { quietly, toast, trouble } from "./say.js";
 import { covered, judgeLive } from "./judged.js";
-import { ago, count, full, many } from "./time.js";
+import { ago, clock, count, full, many } from "./time.js";
 
 const DAYS = 14;
-const MANY = 200; // sessions whose verdicts take long enough to say so
+const COUNTED = new Set(["task", "session"]); // records that change a figure
+const MANY = 200; // sessions: to judge more takes so long that it is told, and not done again by itself
 const VERDICTS = [["resume", "safe to resume"], ["fresh", "start fresh"], ["fork", "fork"], ["wait", "wait"], ["unknown", "not judged"]];
 
 /** The view of everything. */
@@ -19,7 +20,7 @@ export class Overview {
   constructor(stream) {
     this.stream = stream;
     this.element = h("div", { class: "view overview" }, h("p", { class: "loading" }, "Loading…"));
-    this.heard = (message) => (message.detail?.event?.kind === "task" || message.type !== "event") && this.#soon();
+    this.heard = (message) => (message.type !== "event" || COUNTED.has(message.detail.event.kind)) && this.#soon();
   }
 
   async open() {
@@ -41,7 +42,7 @@ export class Overview {
   #soon() {
     this.#later ||= setTimeout(() => {
       this.#later = 0;
-      this.#draw().catch(quietly);
+      this.#draw().then(() => this.judged > MANY || this.#verdicts(), quietly);
     }, 1500);
   }
 
@@ -98,17 +99,27 @@ export class Overview {
   }
 
   async #verdicts() {
+    if (this.judging) return;
+    this.judging = true;
     try {
       const { counts, judged, more } = await judgeLive((looked) => {
-        if (looked > MANY) put(this.verdicts, h("p", { class: "faint" }, `Looking… ${many(looked, "session")} judged`));
+        if (looked > MANY && !this.verdicts.querySelector(".ring")) put(this.verdicts, h("p", { class: "faint" }, `Looking… ${many(looked, "session")} judged`));
         return !this.#closed;
       });
       const parts = VERDICTS.map(([name, label]) => ({ name, label, number: counts[name] ?? 0, href: `#/verdicts?action=${name}` }));
       const shown = parts.filter((part) => part.number || (part.name !== "fork" && part.name !== "unknown"));
-      put(this.verdicts, ring(shown, "Sessions by verdict"), more ? covered(judged.length, () => this.#verdicts(), this.live) : null);
+      this.judged = judged.length;
+      put(this.verdicts, ring(shown, "Sessions by verdict"), more ? covered(judged.length, () => this.#all(), this.live) : this.judged > MANY ? h("p", { class: "faint told" }, `As of ${clock(Date.now())}.`) : null);
     } catch (problem) {
       put(this.verdicts, h("p", { class: "nothing" }, problem.message));
+    } finally {
+      this.judging = false;
     }
+  }
+
+  #all() {
+    put(this.verdicts, h("p", { class: "faint" }, "Looking…"));
+    this.#verdicts();
   }
 
   async #adoptable() {
