@@ -51,11 +51,19 @@ def test_an_offer_that_is_taken(cold_hub: HubProcess, window: Window) -> None:
     expect(offer).to_have_count(0)  # each is taken once
 
 
-def test_what_could_not_be_imported_is_told(cold_hub: HubProcess, window: Window) -> None:
-    transcripts(cold_hub)
-    broken = Path(cold_hub.folder, ".claude", "projects", SLUG, "00000009-1111-4111-8111-111111111111.jsonl")
-    broken.mkdir()  # a folder where a file should be
-    cold_hub.start()
-    page = window.open(cold_hub)
-    page.get_by_role("button", name="sessions of claude").click()
-    expect(page.locator("li.session")).to_have_count(MANY)
+def test_what_could_not_be_imported_is_told(hub: HubProcess, window: Window) -> None:
+    page = window.open(hub, "/doctor")
+    # Damaged files are imported as far as they can be read: a failure has to be made up.
+    came = {
+        "agent": "claude",
+        "done": 2,
+        "of": 3,
+        "running": False,
+        "problems": ["a.jsonl: the disk is full"],
+    }
+    page.route("**/api/adopt", lambda route: route.fulfill(json=came))
+    page.keyboard.press("o")
+    told = page.locator(".note.bad")
+    expect(told.locator("summary")).to_have_text("1 thing of claude could not be imported")
+    told.locator("summary").click()
+    expect(told).to_contain_text("a.jsonl: the disk is full")
