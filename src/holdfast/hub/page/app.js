@@ -132,7 +132,7 @@ async function show() {
     if (problem.name === "AbortError" || view !== mine) return;
     if (!problem.code) throw problem;
     unreached = problem.code === "offline";
-    put(main, h("div", { class: "view" }, h("h1", null, problem.status === 404 ? "Not here" : "That did not work"), h("p", null, problem.message, problem.hint ? ` ${problem.hint}` : ""), h("button", { type: "button", onclick: show }, "Try again")));
+    put(main, h("div", { class: "view" }, h("h1", null, problem.status === 404 ? "Not here" : unreached ? "No connection" : "That did not work"), h("p", null, problem.message, unreached ? " This comes by itself when it is back." : problem.hint ? ` ${problem.hint}` : ""), h("button", { type: "button", onclick: show }, "Try again")));
   }
 }
 

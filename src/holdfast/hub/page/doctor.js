@@ -77,7 +77,7 @@ export class Doctor {
       h("p", null, `${many(told.findings.length, "finding")}, ${actions.length ? many(actions.length, "safe repair") : "none with a safe repair"}.`),
       actions.length ? this.#plan(actions, told.fingerprint) : null,
       actions.length ? [h("h2", null, "What the plan repairs"), h("ul", { class: "findings" }, actions.map(findingCard))] : null,
-      rest.length ? [h("h2", null, actions.length ? "What it leaves alone" : "Findings"), h("p", { class: "faint" }, "Nothing that could be done safely; a person decides."), h("ul", { class: "findings" }, rest.map(findingCard))] : null,
+      rest.length ? [h("h2", null, actions.length ? "What it leaves alone" : "Findings"), h("p", { class: "faint" }, "Nothing that could be done safely, or only for your information; a person decides."), h("ul", { class: "findings" }, rest.map(findingCard))] : null,
     ];
   }
 
