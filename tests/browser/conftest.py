@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, expect, sync_playwright
 
-from tests.browser.hub_process import HubProcess
+from tests.browser.hub_process import LIMIT_S, HubProcess
 from tests.browser.install import CHROMIUM
 
 ARGUMENTS = (
@@ -24,8 +28,14 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+TEST_S = 240  # less than what `make test` gives a test: that ends it where Playwright cannot go on
 SHOTS = Path(__file__).parent / "shots"
 WIDE, PHONE = (1280, 800), (390, 780)
+# Rows are judged when they come into view; what is below is not waited for.
+JUDGED = """() => ![...document.querySelectorAll('.chip:disabled')].some((chip) => {
+  const place = chip.getBoundingClientRect();
+  return place.width && place.top < innerHeight && place.bottom > 0;
+})"""
 EXPECTED = re.compile(r"ERR_CONNECTION_|ERR_INCOMPLETE_CHUNKED|status of 4\d\d|ERR_EMPTY_RESPONSE")
 
 
@@ -42,12 +52,18 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 
 @pytest.fixture
-def own_hub(tmp_path: Path) -> Iterator[HubProcess]:
-    """A hub that a test may kill."""
+def cold_hub(tmp_path: Path) -> Iterator[HubProcess]:
+    """A hub that a test starts itself."""
     found = HubProcess(str(tmp_path))
-    found.start()
     yield found
     found.stop()
+
+
+@pytest.fixture
+def own_hub(cold_hub: HubProcess) -> HubProcess:
+    """A hub that a test may kill."""
+    cold_hub.start()
+    return cold_hub
 
 
 @pytest.fixture(scope="module")  # not longer: its event loop is in the way of tests that have their own
@@ -57,11 +73,51 @@ def playwright() -> Iterator[Playwright]:
         yield found
 
 
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Playwright waits for ever for a browser that does not answer: after so long, it is ended."""
+    late = threading.Timer(seconds, end_browsers)
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+
+
+def end_browsers() -> None:
+    """Those that this process has started; whatever waits for one fails then."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "chrom" in process.name():
+                process.kill()
+
+
+class Browsers:
+    """Debian's Chromium; a new one where the last one was ended."""
+
+    def __init__(self, playwright: Playwright):
+        self._playwright = playwright
+        self._found: Browser | None = None
+
+    def one(self) -> Browser:
+        """One that answers."""
+        if self._found is None or not self._found.is_connected():
+            assert os.path.exists(CHROMIUM), "no Chromium: python -m tests.browser.install"
+            self._found = self._playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        return self._found
+
+    def close(self) -> None:
+        """End it."""
+        if self._found is not None:
+            with limited(LIMIT_S):
+                self._found.close()
+
+
 @pytest.fixture(scope="module")
-def browser(playwright: Playwright) -> Iterator[Browser]:
-    """Debian's Chromium; without it the tests fail."""
-    assert os.path.exists(CHROMIUM), "no Chromium: python -m tests.browser.install"
-    found = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+def browsers(playwright: Playwright) -> Iterator[Browsers]:
+    """Without Chromium the tests fail."""
+    found = Browsers(playwright)
     yield found
     found.close()
 
@@ -100,12 +156,15 @@ class Window:
 
 
 @pytest.fixture
-def window(browser: Browser) -> Iterator[Window]:
+def window(browsers: Browsers) -> Iterator[Window]:
     """Opens pages."""
+    browser = browsers.one()
     found = Window(browser)
-    yield found
-    for context in browser.contexts:
-        context.close()
+    with limited(TEST_S):
+        yield found
+    with limited(LIMIT_S):
+        for context in browser.contexts:
+            context.close()
     assert found.wrong == []
     assert [url for url in found.outside if not url.startswith("data:")] == []
 
@@ -114,11 +173,28 @@ def fill(hub: HubProcess, what: str, number: int = 0) -> str:
     """Put a session into the hub's home by way of another process: its id."""
     command = [sys.executable, "-m", "tests.browser.fill", hub.home, what, str(number)]
     root = Path(__file__).parents[2]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root, timeout=TEST_S)
     return done.stdout.strip()
 
 
+def check(page: Page) -> None:
+    """No fault that axe can find, and nothing beside the screen."""
+    found = Axe().run(page, options={"resultTypes": ["violations"]})
+    told = [
+        (fault["id"], [(node["html"][:160], node["failureSummary"]) for node in fault["nodes"][:3]])
+        for fault in found.response["violations"]
+    ]
+    assert told == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def shoot(page: Page, name: str) -> None:
-    """Keep a picture; nobody compares it, people look at it."""
+    """Keep pictures, light and dark, that people look at; what is in them is checked."""
     SHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name}.png", animations="disabled")
+    if page.locator("#line.live").count():
+        page.wait_for_function(JUDGED, polling=100)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.screenshot(path=SHOTS / f"{name}-{scheme}.png", animations="disabled")
+        check(page)
+    page.emulate_media(color_scheme="light")

@@ -10,6 +10,7 @@ from holdfast.agents.registry import Registry
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
+from holdfast.model.session import Worktree
 from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
 from holdfast.store.opening import open_store
@@ -27,7 +28,14 @@ async def main(path: str, what: str, number: int) -> str:
     home.make()
     store = await open_store(Location("sqlite", home.database), home, Registry.from_config({}).token_rules())
     try:
-        made = {"long": _long, "hostile": _hostile, "replayed": _replayed, "many": _many, "empty": _empty}
+        made = {
+            "long": _long,
+            "hostile": _hostile,
+            "replayed": _replayed,
+            "many": _many,
+            "empty": _empty,
+            "worktree": _worktree,
+        }
         return await made[what](store, number)
     finally:
         await store.close()
@@ -100,6 +108,11 @@ async def _replayed(store: BaseStore, _number: int) -> str:
 
 async def _empty(store: BaseStore, _number: int) -> str:
     return (await store.create_session("demo", title="Nothing was said")).id
+
+
+async def _worktree(store: BaseStore, _number: int) -> str:
+    made = Worktree("/src/thing.worktrees/tide", "holdfast/tide", "/src/thing", "2026-11-01T00:00:00Z")
+    return (await store.create_session("demo", title="Nothing was said in a worktree", worktree=made)).id
 
 
 async def _many(store: BaseStore, number: int) -> str:

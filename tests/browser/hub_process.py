@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +15,20 @@ from collections.abc import Callable
 from typing import Any
 
 LIMIT_S = 60
+# Where agents are told that their stores are: a test's agents keep theirs in its own folder.
+STORES = frozenset(
+    {
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "CURSOR_DATA_DIR",
+        "GEMINI_CLI_HOME",
+        "HERMES_HOME",
+        "KIMI_CODE_HOME",
+        "KIMI_SHARE_DIR",
+        "OPENCODE_DB",
+        "XDG_DATA_HOME",
+    }
+)
 
 
 def wait_for(what: str, condition: Callable[[], Any]) -> Any:
@@ -35,7 +50,7 @@ class HubProcess:
         self.work = os.path.join(folder, "work")
         os.makedirs(self.work, exist_ok=True)
         self.env = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name not in STORES},
             "HOLDFAST_HOME": self.home,
             "HOLDFAST_DEMO_HOME": os.path.join(folder, "demo"),
             "HOME": folder,
@@ -43,6 +58,7 @@ class HubProcess:
         self.url = ""
         self.token = ""
         self._port = 0
+        self._killed = False
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -57,32 +73,47 @@ class HubProcess:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        told = json.loads(self._process.stdout.readline())
+        late = threading.Timer(LIMIT_S, self._process.kill)  # then the line is empty, which is no JSON
+        late.start()
+        try:
+            told = json.loads(self._process.stdout.readline())
+        finally:
+            late.cancel()
+        self._killed = False
         self.url, self.token = told["url"], told["token"]
         self._port = int(self.url.rsplit(":", 1)[1])
 
     def kill(self) -> None:
         """As a crash would: nothing is said goodbye to."""
         self._end(signal.SIGKILL)
+        self._killed = True
 
     def stop(self) -> None:
         """End it in good order, and its agents, which would outlive it."""
+        if self._killed:
+            self.start()
         if self._process is None:
             return
-        for status in ("queued", "running"):
-            for task in self.ask("GET", f"/api/tasks?status={status}")["tasks"]:
-                self.ask("POST", f"/api/tasks/{task['id']}/cancel", {})
-                self.ended(task["id"])
-        self._end(signal.SIGTERM)
+        try:
+            for status in ("queued", "running"):
+                for task in self.ask("GET", f"/api/tasks?status={status}")["tasks"]:
+                    self.ask("POST", f"/api/tasks/{task['id']}/cancel", {})
+                    self.ended(task["id"])
+        finally:
+            self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
             return
-        self._process.send_signal(how)
-        self._process.wait(LIMIT_S)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._process = None
+        process, self._process = self._process, None
+        process.send_signal(how)
+        try:
+            process.wait(LIMIT_S)
+        finally:
+            process.kill()  # no more than a formality for one that has ended
+            process.wait(LIMIT_S)
+            assert process.stdout is not None
+            process.stdout.close()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Ask its API."""

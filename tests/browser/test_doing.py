@@ -129,6 +129,47 @@ def test_after_a_death_one_starts_fresh(hub: HubProcess, window: Window) -> None
     expect(page.locator(".facts a")).to_contain_text("fresh from")
 
 
+def test_resume_anyway_goes_on_in_the_same_session(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("Die, and go on all the same.", DIES)
+    page = window.open(hub, f"/s/{session}")
+    expect(page.locator(".go-on .chip")).to_have_text("fresh")
+    page.get_by_label("How to go on").select_option("resume")
+    page.get_by_label("What to do next").fill('Again. <<[{"say":"All the same."}]>>')
+    page.get_by_role("button", name="Resume", exact=True).click()
+    refused = page.locator(".go-on .refused")
+    refused.locator("summary").first.click()
+    expect(refused).to_contain_text("last_interrupted")
+    refused.get_by_role("button", name="Resume anyway").click()
+    expect(page.locator("article.assistant").last).to_contain_text("All the same.")
+    assert session_of(page) == session
+    tasks = hub.ask("GET", f"/api/tasks?session={session}")["tasks"]
+    assert len(tasks) == 2 and "anyway" in json.dumps(tasks[0]["options"])  # that it was overruled is kept
+    expect(refused).to_be_empty()
+
+
+def test_start_fresh_by_choice(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("All is well.", [{"say": "One."}])
+    page = window.open(hub, f"/s/{session}")
+    expect(page.locator(".go-on .chip")).to_have_text("safe")
+    page.get_by_label("How to go on").select_option("fresh")
+    page.get_by_label("What to do next").fill('Anew. <<[{"say":"A new one."}]>>')
+    page.get_by_role("button", name="Start fresh", exact=True).click()
+    expect(page.locator("article.assistant").last).to_contain_text("A new one.")
+    assert session_of(page) != session
+    expect(page.locator(".facts a")).to_contain_text("fresh from")
+
+
+def test_queue_what_is_busy(hub: HubProcess, window: Window) -> None:
+    told = hub.dispatch("Hang.", [{"say": "Busy."}, {"tool": "shell", "run": "true"}, {"hang": True}])
+    page = window.open(hub, f"/s/{told['session']}")
+    expect(page.locator("article.assistant")).to_contain_text("Busy.")
+    expect(page.locator(".go-on .chip")).to_have_text("wait")
+    page.get_by_label("What to do next").fill('Later. <<[{"say":"Its turn."}]>>')
+    page.get_by_role("button", name="Queue", exact=True).click()
+    expect(page.locator(".mark-line", has_text="Task queued")).to_have_count(2)
+    assert len(hub.ask("GET", f"/api/tasks?session={told['session']}")["tasks"]) == 2
+
+
 def test_fork(hub: HubProcess, window: Window) -> None:
     session = hub.ran("Fork me.", [{"say": "One."}])
     page = window.open(hub, f"/s/{session}")
@@ -157,11 +198,28 @@ def test_archive_delete_and_back(hub: HubProcess, window: Window) -> None:
     assert hub.ask("GET", f"/api/sessions/{session}")["session"]["state"] == "live"
 
 
+def test_what_was_deleted_is_found_and_restored(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("Bring me back.", [{"say": "One."}])
+    hub.ask("DELETE", f"/api/sessions/{session}?reason=test")
+    page = window.open(hub)
+    row = page.locator(f"li.session[data-id='{session}']")
+    page.locator(".figure", has_text="deleted").click()
+    expect(row).to_have_count(1)
+    row.locator("a").click()
+    expect(page.locator(".away")).to_contain_text("Deleted by")
+    expect(page.locator(".go-on")).to_be_hidden()
+    page.locator(".away").get_by_role("button", name="Restore").click()
+    expect(page.locator(".away")).to_have_count(0)
+    expect(page.locator(".go-on")).to_be_visible()
+    expect(row).to_have_count(0)  # the list shows what is deleted
+    assert hub.ask("GET", f"/api/sessions/{session}")["session"]["state"] == "live"
+
+
 def test_rename(hub: HubProcess, window: Window) -> None:
     session = hub.ran("Name me.", [{"say": "One."}])
     page = window.open(hub, f"/s/{session}")
     choose(page, "Rename…")
-    page.get_by_label("Title").fill("A better name")
+    page.get_by_role("textbox", name="Title", exact=True).fill("A better name")
     page.get_by_role("button", name="Rename", exact=True).click()
     expect(page.locator("h1")).to_have_text("A better name")
     expect(page.locator(f"li.session[data-id='{session}'] .title")).to_have_text("A better name")

@@ -7,7 +7,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import PHONE, Window, shoot
+from tests.browser.conftest import PHONE, Window, fill, shoot
 from tests.browser.hub_process import HubProcess
 
 DIES = [{"die": "KILL"}]
@@ -31,7 +31,7 @@ def test_each_figure_leads_to_its_list(own_hub: HubProcess, window: Window) -> N
     expect(page.locator(".tasks tbody tr")).to_have_count(2)
     shoot(page, "tasks")
     page.keyboard.press("o")
-    page.locator(".figure", has_text="interrupted, waiting").click()
+    page.locator(".figure", has_text="interrupted").click()
     expect(page.locator(".tasks tbody tr")).to_have_count(1)
     page.locator(".tasks tbody a").click()
     expect(page).to_have_url(re.compile(dead))
@@ -45,6 +45,39 @@ def test_each_figure_leads_to_its_list(own_hub: HubProcess, window: Window) -> N
     page.keyboard.press("Escape")
     page.locator(".bars a").click()
     expect(page.get_by_label("Agent", exact=True)).to_have_value("demo")
+
+
+def test_verdicts_are_of_all_or_say_of_which(own_hub: HubProcess, window: Window) -> None:
+    fill(own_hub, "many", 220)
+    page = window.open(own_hub)
+    expect(page.locator(".figure", has_text="live sessions").locator("b")).to_have_text("220")
+    ring = page.get_by_label("Sessions by verdict", exact=True)
+    expect(ring.locator(".whole")).to_have_text("200")
+    expect(page.locator(".covered")).to_contain_text("The newest 200 of 220 live sessions.")
+    shoot(page, "verdicts-covered")
+    page.get_by_role("button", name="Judge all").click()
+    expect(ring.locator(".whole")).to_have_text("220")
+    expect(page.locator(".covered")).to_have_count(0)
+    page.locator(".ring-key a", has_text="start fresh").click()
+    rows = page.locator(".plain-list li")
+    expect(rows).to_have_count(200)  # as many as one can look at
+    page.get_by_role("button", name="Show more · 200 of 220").click()
+    expect(rows).to_have_count(220)
+
+
+def test_nothing_yet(own_hub: HubProcess, window: Window) -> None:
+    page = window.open(own_hub)
+    expect(page.get_by_label("Welcome")).to_contain_text("Nothing has run here yet")
+    expect(page.locator(".ring-key")).to_be_visible()
+    shoot(page, "empty")
+    page.get_by_role("button", name="Start a task").click()
+    form = page.get_by_role("dialog", name="Start a task")
+    form.get_by_label("Prompt").fill('First. <<[{"say":"Hello."}]>>')
+    form.get_by_role("button", name="Start", exact=True).click()
+    expect(page.locator("article.assistant")).to_contain_text("Hello.")
+    page.keyboard.press("o")
+    expect(page.locator(".figures")).to_be_visible()
+    expect(page.get_by_label("Welcome")).to_have_count(0)
 
 
 def test_interrupted_ones_are_sent_again(own_hub: HubProcess, window: Window) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PHONE, WIDE, Window, fill, shoot
+from tests.browser.conftest import JUDGED, PHONE, SHOTS, WIDE, Window, check, fill, shoot
 from tests.browser.hub_process import HubProcess
 
 SAID = """# Title
@@ -34,23 +33,8 @@ CHANGE = """Three tests expect the error. This is the change:
 -    station = table[row.id]
 +    station = table.get(row.id, UNKNOWN)
 ```"""
-# Rows are judged when they come into view; what is below is not waited for.
-JUDGED = """() => ![...document.querySelectorAll('.chip:disabled')].some((chip) => {
-  const place = chip.getBoundingClientRect();
-  return place.width && place.top < innerHeight && place.bottom > 0;
-})"""
 PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
 ASKS: list[dict[str, Any]] = [{"tool": "shell", "run": "make deploy", "ask": True}, {"say": "Done."}]
-
-
-def check(page: Page) -> None:
-    """No fault that axe can find."""
-    found = Axe().run(page, options={"resultTypes": ["violations"]})
-    told = [
-        (fault["id"], [(node["html"][:160], node["failureSummary"]) for node in fault["nodes"][:3]])
-        for fault in found.response["violations"]
-    ]
-    assert told == []
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -78,10 +62,12 @@ def test_axe_finds_nothing(hub: HubProcess, window: Window, size: tuple[int, int
         page.goto(f"{hub.url}/#{path}")
         page.wait_for_selector(ready)
         page.evaluate("() => document.querySelectorAll('article.tool details').forEach(d => (d.open = true))")
-        page.wait_for_function(JUDGED)
+        page.wait_for_function(JUDGED, polling=100)
         check(page)
         if ready == "article.tool":
-            shoot(page, f"session-{'phone' if size == PHONE else 'wide'}-{'dark' if dark else 'light'}")
+            SHOTS.mkdir(exist_ok=True)
+            name = f"session-{'phone' if size == PHONE else 'wide'}-{'dark' if dark else 'light'}.png"
+            page.screenshot(path=SHOTS / name, animations="disabled")
     page.keyboard.press("n")
     check(page)
     page.keyboard.press("Escape")
@@ -147,6 +133,167 @@ def test_landmarks_and_what_is_said(hub: HubProcess, window: Window) -> None:
     expect(page.locator(".permission-bar")).to_be_visible()
     page.locator(".permission-bar").get_by_role("button", name="Allow").click()
     expect(page.locator("#ear")).to_have_text("Run succeeded")
+
+
+# Each control that can be used is on the screen, once scrolled to, and nothing lies over it.
+BEYOND = """() => {
+  const found = [];
+  const inside = document.querySelector('dialog[open]') ?? document.body;
+  const controls = 'a[href]:not(.skip), button, input, select, textarea, summary, [role=slider]';
+  for (const one of inside.querySelectorAll(controls)) {
+    if (one.disabled || !one.checkVisibility({ visibilityProperty: true })) continue;
+    one.scrollIntoView({ block: 'center', inline: 'nearest' });
+    const place = one.getBoundingClientRect();
+    const [x, y] = [place.left + place.width / 2, place.top + place.height / 2];
+    const hit = document.elementFromPoint(x, y);
+    const free = hit && (one.contains(hit) || hit.contains(one));
+    if (place.left < -1 || place.right > innerWidth + 1 || !free)
+      found.push(`${one.outerHTML.slice(0, 120)} at ${x},${y} under ${hit?.outerHTML.slice(0, 80)}`);
+  }
+  return found;
+}"""
+
+
+def test_every_view_on_a_phone(own_hub: HubProcess, window: Window) -> None:
+    session = own_hub.ran(
+        "Look at me with a small screen, and a title that is far too long for it.",
+        [{"say": SAID}, {"tool": "shell", "run": "seq 100"}, {"say": "x" * 300}, {"die": "KILL"}],
+        key="forge:owner/a-repository-with-a-long-name:1234567890",
+    )
+    page = window.open(own_hub, "/", size=PHONE)
+    expect(page.locator(".ring-key")).to_be_visible()
+    for path, ready in (
+        ("/", ".ring-key"),
+        (f"/s/{session}", ".go-on .chip:enabled"),
+        ("/tasks", ".tasks"),
+        ("/tasks?waiting=1", ".tasks"),
+        ("/verdicts?action=fresh", ".plain-list"),
+        ("/doctor", ".note"),
+    ):
+        page.goto(f"{own_hub.url}/#{path}")
+        expect(page.locator(ready).first).to_be_visible()
+        assert page.evaluate(BEYOND) == []
+        page.evaluate("() => document.querySelectorAll('.view, #main').forEach(e => e.scrollTo?.(0, 0))")
+        shoot(
+            page,
+            f"phone{'-'.join(['', *[word for word in path.split('?')[0].split('/') if word][:1]]) or '-all'}",
+        )
+    page.goto(f"{own_hub.url}/#/s/{session}")
+    page.get_by_role("button", name="Sessions").click()
+    expect(page.locator(f"li.session[data-id='{session}']")).to_be_in_viewport()
+    expect(page.locator("#shade")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#sessions")).to_be_hidden()
+    page.get_by_role("button", name="More actions").click()
+    expect(page.get_by_role("menuitem", name="Archive")).to_be_in_viewport()
+    shoot(page, "phone-menu")
+    page.keyboard.press("Escape")
+    page.locator(".go-on .chip").click()
+    expect(page.get_by_role("dialog")).to_be_in_viewport()
+    shoot(page, "phone-verdict")
+    page.keyboard.press("Escape")
+    for opens, name in (("New task", "phone-new-task"), ("Command palette, Control K", "phone-palette")):
+        page.get_by_role("button", name=opens).click()
+        assert page.evaluate(BEYOND) == []
+        shoot(page, name)
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+FOCUSED = """() => { const e = document.activeElement; if (!e || e === document.body) return null;
+  const style = getComputedStyle(e);
+  const part = e.matches('article.row') ? getComputedStyle(e.firstElementChild) : style;
+  return { name: (e.getAttribute('aria-label') ?? e.labels?.[0]?.textContent ?? e.textContent ?? '').trim(),
+    room: e.closest('header#bar, aside, main, dialog, #banner')?.id ?? e.id,
+    seen: part.outlineStyle !== 'none' || e.matches('main, h1, #palette-list, [role=combobox]'),
+    tag: e.outerHTML.slice(0, 100) } }"""
+
+
+def walk(page: Page, most: int) -> list[dict[str, Any]]:
+    """Where Tab goes, until it leaves the page or comes round."""
+    found: list[dict[str, Any]] = []
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        at = page.evaluate(FOCUSED)
+        if at is None or (found and at == found[0]):
+            break
+        found.append(at)
+    return found
+
+
+def test_all_of_it_without_a_mouse(own_hub: HubProcess, window: Window) -> None:
+    session = own_hub.ran("Walk through me.", [{"say": "One."}, {"tool": "shell", "run": "seq 3"}])
+    own_hub.ran("And me.", [{"say": "One."}])
+    page = window.open(own_hub, f"/s/{session}")
+    expect(page.locator(".go-on .chip")).to_have_text("safe")
+    expect(page.locator("li.session .chip:enabled")).to_have_count(2)
+    stops = walk(page, 80)
+    assert stops[0]["name"] == "Skip to content"
+    assert [stop for stop in stops if not stop["name"]] == []
+    assert [stop for stop in stops if not stop["seen"]] == []
+    rooms = [stop["room"] for stop in stops[1:]]
+    assert list(dict.fromkeys(rooms)) == ["bar", "sessions", "main"]
+    assert rooms == sorted(
+        rooms, key=["bar", "sessions", "main"].index
+    )  # each room once, in the order of reading
+    names = [stop["name"] for stop in stops]
+    for wanted in ("Overview", "New task", "Dark or light", "Search sessions", "State", "More actions"):
+        assert wanted in names
+    for wanted in ("What to do next", "How to go on", "Resume", "Find in session", "Timeline, scrollable"):
+        assert wanted in names
+    # Skip to content.
+    page.reload()
+    page.wait_for_selector("#line.live")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    expect(page.locator("h1")).to_contain_text("Walk through me.")
+    # What opens is closed by Escape, and the keyboard is where it was.
+    chip = page.locator(".go-on .chip")
+    expect(chip).to_be_enabled()
+    chip.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="Verdict")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(chip).to_be_focused()
+    more = page.get_by_role("button", name="More actions")
+    more.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem", name="Rename…")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("menuitem", name="Trust…")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(more).to_be_focused()
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Command or session")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(more).to_be_focused()
+    # A task is started, and gone on with, from the keys alone.
+    page.keyboard.press("n")
+    expect(page.get_by_label("Prompt")).to_be_focused()
+    page.keyboard.type('By keys. <<[{"say":"Begun."}]>>')
+    page.keyboard.press("Tab")
+    page.keyboard.type("Demo")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("article.assistant")).to_contain_text("Begun.")
+    expect(chip).to_have_text("safe")
+    page.keyboard.press("r")
+    page.keyboard.type('More. <<[{"say":"Gone on with."}]>>')
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("article.assistant").last).to_contain_text("Gone on with.")
+    # A list is walked with arrows, its sessions opened with Enter.
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("Walk")
+    expect(page.locator("li.session")).to_have_count(1)
+    page.locator("li.session a").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("Walk through me.")
+    tool = page.locator("article.tool summary")
+    tool.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("article.tool details")).to_have_attribute("open", "")
 
 
 def name(hub: HubProcess, session: str, title: str) -> None:

@@ -67,10 +67,9 @@ def test_many_sessions_come_as_one_scrolls(own_hub: HubProcess, window: Window) 
     fill(own_hub, "many", 180)
     page = window.open(own_hub)
     expect(page.locator("li.session").first).to_contain_text("Session number 179")
-    page.locator(".list-scroll").evaluate(
-        "e => new Promise(r => { const down = () => {"
-        " e.scrollTop = e.scrollHeight;"
-        " document.querySelectorAll('li.session').length >= 180 ? r() : setTimeout(down, 50) }; down() })"
+    page.wait_for_function(
+        "() => { const list = document.querySelector('.list-scroll'); list.scrollTop = list.scrollHeight;"
+        " return document.querySelectorAll('li.session').length >= 180 }"
     )
     expect(page.locator("li.session").last).to_contain_text("Session number 0")
     assert len({row.get_attribute("data-id") for row in page.locator("li.session").all()}) == 180
@@ -82,6 +81,21 @@ def test_empty_sessions_are_hidden(own_hub: HubProcess, window: Window) -> None:
     expect(page.locator(".list-foot")).to_contain_text("No sessions here yet")
     page.get_by_label("empty ones too").check()
     expect(page.locator("li.session")).to_have_count(1)
+
+
+def test_an_empty_session_with_a_worktree_is_shown(own_hub: HubProcess, window: Window) -> None:
+    empty, kept = fill(own_hub, "empty"), fill(own_hub, "worktree")
+    page = window.open(own_hub)
+    expect(page.locator("li.session")).to_have_count(1)
+    row = page.locator(f"li.session[data-id='{kept}']")
+    expect(row.locator(".meta")).to_contain_text("worktree")
+    expect(page.locator(".how-many")).to_have_text("1 session")
+    expect(page.locator(".figure", has_text="live sessions").locator("b")).to_have_text("1")
+    row.locator("a").click()
+    expect(page.locator(".facts")).to_contain_text("worktree holdfast/tide")
+    page.get_by_label("empty ones too").check()
+    expect(page.locator("li.session")).to_have_count(2)
+    expect(page.locator(f"li.session[data-id='{empty}']")).to_have_count(1)
 
 
 def test_without_a_token_it_asks_for_one(hub: HubProcess, window: Window) -> None:

@@ -26,7 +26,7 @@ def test_messages_tools_and_their_ends(hub: HubProcess, window: Window) -> None:
         [
             {"think": "Let me think."},
             {"say": PLAN},
-            {"tool": "shell", "run": "seq 400"},
+            {"tool": "shell", "run": "sleep 0.1; seq 400"},
             {"tool": "shell", "run": "echo no; false"},
             {"say": "```diff\n@@ -1 +1 @@\n-old\n+new\n```"},
         ],
@@ -87,6 +87,14 @@ def test_text_appears_as_it_streams(hub: HubProcess, window: Window) -> None:
     expect(page.locator("article.assistant")).to_have_count(1)
 
 
+def drawn(page: Page) -> None:
+    """Wait until what was asked for is on the screen, where there is one."""
+    page.evaluate(
+        "() => new Promise(r => { setTimeout(r, 2000);"
+        " requestAnimationFrame(() => requestAnimationFrame(r)) })"
+    )
+
+
 def seqs_of(page: Page) -> list[int]:
     """Every record that the page holds, by scrolling through all of it."""
     found: set[int] = set()
@@ -99,7 +107,7 @@ def seqs_of(page: Page) -> list[int]:
             "() => { const s = document.querySelector('.scroller'); const was = s.scrollTop;"
             " s.scrollTop += s.clientHeight; return s.scrollTop === was }"
         )
-        page.evaluate("() => new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
+        drawn(page)
         if done:
             break
     return sorted(found)
@@ -155,7 +163,7 @@ def test_twenty_thousand_events(hub: HubProcess, window: Window) -> None:
         page.evaluate(
             "p => { const s = document.querySelector('.scroller'); s.scrollTop = p * s.scrollHeight }", part
         )
-        page.evaluate("() => new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
+        drawn(page)
         holes = page.evaluate(
             """() => { const s = document.querySelector('.scroller').getBoundingClientRect(); let empty = 0;
             for (let y = s.top + 4; y < s.bottom; y += 8) {

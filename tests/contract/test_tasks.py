@@ -207,6 +207,22 @@ async def test_the_latest_tasks_of_a_folder(store: BaseStore) -> None:
     assert [t.id for t in await store.latest_tasks(limit=2)] == [made[2], made[1]]
 
 
+async def test_the_overview_counts_what_its_lists_hold(store: BaseStore) -> None:
+    cut = [await brought_to(store, "interrupted") for _ in range(3)]
+    done = await brought_to(store, "succeeded")
+    gone = await brought_to(store, "succeeded")
+    await store.delete(gone.session, "somebody", "no longer wanted")
+    await store.enqueue(cut[0].session, "again")  # what was interrupted no longer waits
+    found = await store.overview("2000-01-01", limit=1)
+    assert (found.waiting, [task.id for task in found.interrupted]) == (2, [cut[2].id])
+    assert done.ended_at is not None
+    assert [count for count in found.days if count.kind == "succeeded"] == [
+        ("succeeded", done.ended_at[:10], 1)
+    ]
+    listed = await store.latest_tasks(status="succeeded", day=done.ended_at[:10])
+    assert [task.id for task in listed] == [done.id]
+
+
 async def test_a_task_that_is_given_back_begins_a_new_spool(store: BaseStore) -> None:
     task = await claimed(store)
     await store.commit(Commit(task.session, [], task=task.id, generation=task.generation, spool=700))

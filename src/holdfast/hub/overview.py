@@ -12,7 +12,7 @@ from litestar.params import QueryParameter
 from holdfast.hub.answers import fails
 from holdfast.hub.given import TheHub
 from holdfast.hub.hub import Healed
-from holdfast.model.task import ACTIVE, Task
+from holdfast.model.task import Task
 from holdfast.store import contract
 
 INTERRUPTED = 100  # that are told
@@ -50,8 +50,10 @@ class Overview(msgspec.Struct, frozen=True):
     days: list[Day]  # the oldest first; each has its place, also when nothing ended
     agents: list[AgentCount]
     sessions: SessionCount
-    interrupted: list[Task]  # last tasks of live sessions
+    interrupted: list[Task]  # last tasks of live sessions: the latest 100
+    waiting: int  # how many of these there are
     running: int
+    unreachable: int
     queued: int
     healed: Healed | None
 
@@ -67,14 +69,17 @@ async def overview(hub: TheHub, days: Annotated[int, QueryParameter(ge=1, le=366
 def _told(found: contract.Overview, days: list[str], healed: Healed | None) -> Overview:
     agents = sorted({count.of for count in found.sessions})
     present = [count for count in found.sessions if count.kind != "deleted"]
-    running = [count for count in found.tasks if count.kind in ACTIVE]
+    by_status = {
+        status: [count for count in found.tasks if count.kind == status]
+        for status in ("running", "unreachable", "queued")
+    }
     states = ("live", "archived", "deleted")
     return Overview(
         days=[
             Day(day, **{count.kind: count.many for count in found.days if count.of == day}) for day in days
         ],
         agents=[
-            AgentCount(agent, _sum(present, agent), _sum(running, agent))
+            AgentCount(agent, _sum(present, agent), _sum(by_status["running"], agent))
             for agent in agents
             if _sum(present, agent)
         ],
@@ -82,8 +87,8 @@ def _told(found: contract.Overview, days: list[str], healed: Healed | None) -> O
             **{state: sum(count.many for count in found.sessions if count.kind == state) for state in states}
         ),
         interrupted=found.interrupted,
-        running=sum(count.many for count in running),
-        queued=sum(count.many for count in found.tasks if count.kind == "queued"),
+        waiting=found.waiting,
+        **{status: sum(count.many for count in counts) for status, counts in by_status.items()},
         healed=healed,
     )
 

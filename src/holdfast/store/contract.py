@@ -98,7 +98,8 @@ class Overview(NamedTuple):
     sessions: list[Count]  # by state and agent, but for the empty ones
     tasks: list[Count]  # by status and agent
     days: list[Count]  # tasks that ended, by status and day
-    interrupted: list[Task]  # last tasks of live sessions that were
+    interrupted: list[Task]  # last tasks of live sessions that were: the latest of them
+    waiting: int  # how many of these there are
 
 
 class Store(Protocol):

@@ -143,9 +143,14 @@ where t.status = 'interrupted' and s.state = 'live'
   and t.place = (select max(l.place) from task l where l.n = t.n)
 order by t.place desc limit :limit
 
+-- name: interrupted_count
+select count(*) from task t join session s on s.n = t.n
+where t.status = 'interrupted' and s.state = 'live'
+  and t.place = (select max(l.place) from task l where l.n = t.n)
+
 -- name: task_days
-select substr(t.ended_at, 1, 10) as day, t.status, count(*) from task t
-where t.ended_at >= :since group by substr(t.ended_at, 1, 10), t.status order by 1, 2
+select substr(t.ended_at, 1, 10) as day, t.status, count(*) from task t join session s on s.n = t.n
+where t.ended_at >= :since and s.state <> 'deleted' group by substr(t.ended_at, 1, 10), t.status order by 1, 2
 
 -- name: task_counts
 select t.status, s.agent, count(*) from task t join session s on s.n = t.n

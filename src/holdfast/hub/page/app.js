@@ -10,7 +10,7 @@ import { Overview } from "./overview.js";
 import { palette } from "./palette.js";
 import { close as closePopover } from "./popover.js";
 import { go, here } from "./route.js";
-import { announce, trouble } from "./say.js";
+import { announce, quietly } from "./say.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { Stream } from "./stream.js";
@@ -19,15 +19,16 @@ import { Tasks } from "./tasks.js";
 const main = document.getElementById("main");
 const stream = new Stream();
 const sessions = new Sessions();
-let agents; // the promise of what the hub tells of them
+let agents = null; // the promise of what the hub tells of them
 let view = null;
+let unreached = false; // the view could not be read for want of a connection
 
 function drawer(open) {
   document.body.classList.toggle("drawer-open", open);
   document.getElementById("drawer-button")?.setAttribute("aria-expanded", String(open));
 }
 
-const newTask = () => startTask((agents = agents.catch(() => sessions.agents())));
+const newTask = () => startTask(readAgents());
 const switchTheme = () => document.dispatchEvent(new CustomEvent("switchtheme"));
 const aside = document.getElementById("sessions");
 
@@ -116,6 +117,7 @@ async function show() {
     drawer(false);
   }
   view?.close();
+  unreached = false;
   const mine = (view = viewAt(place));
   sessions.chosen = place.path[0] === "s" ? place.path[1] : null;
   asked.place = "Holdfast";
@@ -131,8 +133,16 @@ async function show() {
   } catch (problem) {
     if (problem.name === "AbortError" || view !== mine) return;
     if (!problem.code) throw problem;
-    put(main, h("div", { class: "view" }, h("h1", null, problem.status === 404 ? "Not here" : "That did not work"), h("p", null, problem.message, problem.hint ? ` ${problem.hint}` : ""), h("button", { type: "button", onclick: show }, "Try again")));
+    unreached = problem.code === "offline";
+    put(main, h("div", { class: "view" }, h("h1", null, problem.status === 404 ? "Not here" : unreached ? "No connection" : "That did not work"), h("p", null, problem.message, unreached ? " This comes by itself when it is back." : problem.hint ? ` ${problem.hint}` : ""), h("button", { type: "button", onclick: show }, "Try again")));
   }
+}
+
+/** The promise of the agents; asked for again where that failed. */
+function readAgents() {
+  agents = agents?.catch(() => sessions.agents()) ?? sessions.agents();
+  agents.catch(quietly);
+  return agents;
 }
 
 function connection(state) {
@@ -148,8 +158,13 @@ put(aside, sessions.element);
 bind(KEYS, openPalette);
 document.getElementById("shade").addEventListener("click", () => drawer(false));
 addEventListener("keydown", (event) => event.key === "Escape" && drawer(false));
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // its address would be taken for a view
+  main.focus();
+});
 addEventListener("hashchange", show);
 document.addEventListener("reload", show);
+document.addEventListener("newtask", newTask);
 
 let lost = false;
 stream.addEventListener("event", () => sessions.changed());
@@ -158,7 +173,9 @@ stream.addEventListener("state", (message) => {
   connection(message.detail);
   if (message.detail === "live" && lost) {
     sessions.changed();
-    healedBanner(document.getElementById("banner")).catch(trouble);
+    if (unreached) show();
+    readAgents();
+    healedBanner(document.getElementById("banner")).catch(quietly);
   }
   lost = message.detail !== "live";
 });
@@ -166,6 +183,5 @@ asked.follow(stream);
 stream.open();
 sessions.load();
 show();
-agents = sessions.agents();
-agents.catch(trouble);
-healedBanner(document.getElementById("banner")).catch(trouble);
+readAgents();
+healedBanner(document.getElementById("banner")).catch(quietly);

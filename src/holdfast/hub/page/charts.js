@@ -51,7 +51,7 @@ export function ring(parts, label) {
   let at = 0;
   const arcs = parts.filter((part) => part.number).map((part) => {
     const share = part.number / whole;
-    const arc = s("circle", { class: `stroke-${part.name}`, cx: 60, cy: 60, r: radius, "stroke-dasharray": `${Math.max(1, share * around - 2)} ${around}`, "stroke-dashoffset": -at * around, transform: "rotate(-90 60 60)" });
+    const arc = s("circle", { class: `stroke-${part.name}`, cx: 60, cy: 60, r: radius, "stroke-dasharray": `${Math.max(1, share * around - (share < 1 ? 2 : 0))} ${around}`, "stroke-dashoffset": -at * around, transform: "rotate(-90 60 60)" });
     at += share;
     return arc;
   });

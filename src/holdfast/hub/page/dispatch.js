@@ -61,7 +61,7 @@ export function startTask(agents, given = {}) {
     prompt,
     h("div", { class: "pair" }, h("div", null, h("label", { for: "task-agent" }, "Agent"), agent), h("div", null, h("label", { for: "task-permissions" }, "Permissions"), permissions)),
     h("div", { class: "pair" }, h("div", null, h("label", { for: "task-cwd" }, "Folder"), cwd), h("div", null, h("label", { for: "task-key" }, "Key"), key)),
-    h("label", { class: "check", for: "task-worktree" }, worktree, " in a git worktree of its own"),
+    h("label", { class: "check", for: "task-worktree" }, worktree, "in a git worktree of its own"),
     wrong,
     h("div", { class: "buttons" }, h("span", { class: "grow" }), h("button", { type: "button", onclick: () => box.close() }, "Close"), send),
   );

@@ -12,16 +12,17 @@ const TARGETS = [
 
 /** The doctor's page. */
 export class Doctor {
+  #turn = 0;
+
   constructor() {
     this.target = h("select", { id: "doctor-target", onchange: () => this.#chosen() }, TARGETS.map(([value, label]) => h("option", { value }, label)));
-    this.path = h("input", { id: "doctor-path", placeholder: "path", "aria-label": "Path of it", hidden: true, autocomplete: "off" });
+    this.path = h("input", { id: "doctor-path", "aria-label": "Path of it", spellcheck: "false", hidden: true, autocomplete: "off" });
     this.body = h("div", { "aria-live": "polite" });
-    this.look = h("button", { type: "submit" }, "Look");
     this.element = h(
       "div",
       { class: "view doctor" },
       h("h1", { tabindex: "-1" }, "Doctor"),
-      h("form", { class: "doctor-form", onsubmit: (event) => (event.preventDefault(), this.#look()) }, h("label", { for: "doctor-target" }, "Look at"), this.target, this.path, this.look),
+      h("form", { class: "doctor-form", onsubmit: (event) => (event.preventDefault(), this.#look()) }, h("label", { for: "doctor-target" }, "Look at"), this.target, this.path, h("button", { type: "submit" }, "Look")),
       this.body,
     );
   }
@@ -30,13 +31,20 @@ export class Doctor {
     return this.#look();
   }
 
-  close() {}
+  close() {
+    this.#turn += 1;
+  }
 
   #chosen() {
     this.path.hidden = this.target.value === "self";
-    put(this.body);
-    if (this.path.hidden) this.#look();
-    else this.path.focus();
+    this.#turn += 1;
+    if (this.path.hidden) {
+      this.#look();
+      return;
+    }
+    this.path.placeholder = `/home/me/.${this.target.value}`;
+    put(this.body, h("p", { class: "faint" }, "Its folder or its database, on the hub's machine. Looking changes nothing."));
+    this.path.focus();
   }
 
   get #where() {
@@ -48,28 +56,38 @@ export class Doctor {
       this.path.focus();
       return;
     }
-    this.look.disabled = true;
+    const mine = (this.#turn += 1); // an answer counts only while nothing else was asked
     put(this.body, note, h("p", { class: "loading" }, "Looking at everything…"));
+    let told;
     try {
-      put(this.body, note, this.#told(await api.doctor(this.target.value, this.#where)));
+      const found = await api.doctor(this.target.value, this.#where);
+      if (mine === this.#turn) told = this.#told(found);
     } catch (problem) {
-      put(this.body, note, h("p", { class: "note bad" }, problem.message, problem.hint ? ` ${problem.hint}` : ""));
-    } finally {
-      this.look.disabled = false;
+      told = h("p", { class: "note bad" }, problem.message, problem.hint ? ` ${problem.hint}` : "");
     }
+    if (mine === this.#turn) put(this.body, note, told);
   }
 
   #told(told) {
-    if (!told.findings.length) return h("p", { class: "note good" }, "All is as it should be. The log, its mirrors and the folders agree.");
+    if (!told.findings.length) return h("p", { class: "note good" }, `All is as it should be. ${this.#where === null ? "The log, its mirrors and the folders agree." : "Nothing was found in it that needs a repair."}`);
     const actions = told.findings.filter((finding) => finding.action);
+    const rest = told.findings.filter((finding) => !finding.action);
     return [
       h("p", null, `${many(told.findings.length, "finding")}, ${actions.length ? many(actions.length, "safe repair") : "none with a safe repair"}.`),
-      h("h2", null, "Findings"),
-      h("ul", { class: "findings" }, told.findings.map((finding) => h("li", { class: finding.action ? "safe" : "unsafe" }, h("p", null, h("code", { class: "code-word" }, finding.code), " ", h("bdi", null, finding.subject)), h("p", null, finding.text), finding.evidence && Object.keys(finding.evidence).length ? h("details", null, h("summary", null, "Evidence"), h("pre", { tabindex: "0" }, JSON.stringify(finding.evidence, null, 2))) : null))),
-      h("h2", null, "Plan"),
-      actions.length ? h("ol", { class: "plan" }, actions.map((finding) => h("li", null, finding.action, " ", h("bdi", { class: "faint" }, finding.subject)))) : h("p", { class: "faint" }, "Nothing that could be done safely; a person decides."),
-      actions.length ? h("div", { class: "buttons" }, h("button", { type: "button", class: "primary", onclick: (event) => this.#apply(event, told.fingerprint) }, "Apply the plan"), h("span", { class: "faint" }, "Plan ", h("code", null, told.fingerprint))) : null,
+      actions.length ? this.#plan(actions, told.fingerprint) : null,
+      actions.length ? [h("h2", null, "What the plan repairs"), h("ul", { class: "findings" }, actions.map(findingCard))] : null,
+      rest.length ? [h("h2", null, actions.length ? "What it leaves alone" : "Findings"), h("p", { class: "faint" }, "Nothing that could be done safely, or only for your information; a person decides."), h("ul", { class: "findings" }, rest.map(findingCard))] : null,
     ];
+  }
+
+  #plan(actions, fingerprint) {
+    return h(
+      "section",
+      { class: "panel", "aria-label": "Plan" },
+      h("h2", null, "Plan", h("small", null, h("code", null, fingerprint))),
+      h("ol", { class: "plan" }, actions.map((finding) => h("li", null, finding.action, " ", h("bdi", { class: "faint" }, finding.subject)))),
+      h("div", { class: "buttons" }, h("button", { type: "button", class: "primary", onclick: (event) => this.#apply(event, fingerprint) }, "Apply the plan"), h("span", { class: "faint" }, "What it changes is copied first.")),
+    );
   }
 
   async #apply(event, fingerprint) {
@@ -78,10 +96,36 @@ export class Doctor {
     try {
       const receipt = await api.applyPlan(this.target.value, this.#where, fingerprint);
       announce("Done");
-      note = h("section", { class: "note good", "aria-label": "Receipt" }, h("h2", null, "Done"), h("ul", { class: "done" }, receipt.done.map((one) => h("li", null, h("code", { class: "code-word" }, one.finding), " ", h("span", null, one.action)))), receipt.problems.map((text) => h("p", { class: "bad" }, text)), h("p", { class: "faint" }, receipt.undo ? ["To take it back: ", h("code", null, receipt.undo)] : `It cannot be taken back: ${receipt.sealed}.`));
+      note = receiptNote(receipt);
     } catch (problem) {
       note = h("p", { class: "note bad" }, problem.code === "plan_changed" ? "Things have changed since this plan was made. Here is how they are now." : problem.message, problem.hint && problem.code !== "plan_changed" ? ` ${problem.hint}` : "");
     }
     await this.#look(note);
   }
+}
+
+// Our own home tells what came of each repair; of another program's the receipt tells what was done, and how to take it back.
+function receiptNote(receipt) {
+  const done = receipt.done.map((one) => (one.finding ? { code: one.finding.split(":")[0], result: one.action, subject: one.finding.split(":").slice(1).join(":") } : one));
+  const problems = receipt.problems ?? [];
+  return h(
+    "section",
+    { class: `note receipt ${problems.length ? "bad" : "good"}`, "aria-label": "Receipt" },
+    h("h2", null, problems.length ? "Done in part" : "Done"),
+    doneList(done),
+    problems.map((text) => h("p", { class: "bad" }, text)),
+    receipt.touched?.length ? h("details", null, h("summary", null, `${many(receipt.touched.length, "file")} changed, with a copy of the bytes before`), h("ul", { class: "touched" }, receipt.touched.map((path) => h("li", null, h("code", null, path))))) : null,
+    receipt.undo ? h("p", null, "To take it back: ", h("code", null, receipt.undo), " ", h("button", { type: "button", class: "more", onclick: () => navigator.clipboard?.writeText(receipt.undo) }, "Copy")) : receipt.sealed ? h("p", { class: "faint" }, `It cannot be taken back: ${receipt.sealed}.`) : null,
+  );
+}
+
+function findingCard(finding) {
+  const evidence = finding.evidence && Object.keys(finding.evidence).length ? JSON.stringify(finding.evidence, null, 2) : null;
+  return h(
+    "li",
+    { class: finding.action ? "safe" : "unsafe" },
+    h("p", null, h("code", { class: "code-word" }, finding.code), " ", h("bdi", null, finding.subject)),
+    h("p", null, finding.text),
+    evidence ? h("details", null, h("summary", null, "Evidence"), h("pre", { tabindex: "0" }, evidence)) : null,
+  );
 }

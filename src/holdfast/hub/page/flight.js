@@ -1,5 +1,7 @@
 // What happened when, read from a log: the flight recorder's marks and its scale. Pure.
-import { ENDED } from "./items.js";
+import { ENDED, isBorder } from "./items.js";
+
+const REPLAY_SHARE = 0.12; // a replay is written in no time, and is to be seen
 
 const time = (stamp) => Date.parse(stamp);
 
@@ -11,7 +13,7 @@ export function flight(events, now) {
   let replay = null;
   for (const event of events) {
     const at = time(event.at);
-    if (!Number.isFinite(at)) continue;
+    if (!Number.isFinite(at) || isBorder(event)) continue; // the border is of when it was replayed
     if (event.replayed) {
       if (!replay) told.replays.push((replay = { from: at, to: at, seq: event.seq, count: 0, origin: event.origin?.native_id ?? null }));
       replay.from = Math.min(replay.from, at);
@@ -24,6 +26,7 @@ export function flight(events, now) {
     if (!event.replayed) last = Math.max(last, at);
     note(event, at, told, open);
   }
+  for (const span of told.replays) span.to = Math.max(span.to, span.from + 1); // written at once, and yet a stretch
   for (const run of open.runs.values()) run.to = Math.max(run.from, now);
   for (const tool of open.tools.values()) tool.to = tool.replayed ? tool.from : Math.max(tool.from, now);
   for (const wait of open.waits.values()) wait.to = Math.max(wait.from, now);
@@ -117,8 +120,19 @@ export function scale(told, from, to) {
     at = Math.max(at, end);
   }
   if (to > at) pieces.push({ from: at, to, idle: true });
-  weigh(pieces);
-  return new Scale(pieces, from, to);
+  const carved = told.replays.reduce(carve, pieces);
+  weigh(carved);
+  return new Scale(carved, from, to);
+}
+
+/** A replayed stretch is a piece of its own. */
+function carve(pieces, { from, to }) {
+  return pieces.flatMap((piece) => {
+    if (to <= piece.from || from >= piece.to) return [piece];
+    const [start, end] = [Math.max(from, piece.from), Math.min(to, piece.to)];
+    const parts = [{ ...piece, to: start }, { from: start, to: end, idle: false, replayed: true }, { ...piece, from: end }];
+    return parts.filter((part) => part.to > part.from);
+  });
 }
 
 function weigh(pieces) {
@@ -129,6 +143,7 @@ function weigh(pieces) {
   for (const piece of pieces) {
     const length = piece.to - piece.from;
     piece.weight = piece.idle ? Math.min(length, work ? most : length) : length;
+    if (piece.replayed) piece.weight = Math.max(length, work * REPLAY_SHARE);
     piece.folded = piece.idle && piece.weight < length * 0.75;
   }
 }

@@ -31,7 +31,7 @@ export class GoOn {
       { class: "go-on", "aria-label": "Go on", onsubmit: (event) => this.#submit(event) },
       this.hint,
       this.text,
-      h("div", { class: "buttons" }, this.chips, this.how, h("label", { for: "go-on-queue", class: "check" }, this.queue, " queue if busy"), h("span", { class: "grow" }), this.send),
+      h("div", { class: "buttons" }, this.chips, this.how, h("label", { for: "go-on-queue", class: "check" }, this.queue, "queue if busy"), h("span", { class: "grow" }), this.send),
     );
   }
 

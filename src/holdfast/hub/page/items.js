@@ -9,6 +9,7 @@ export function itemsOf(events) {
   const calls = new Map();
   let replay = null;
   for (const event of events) {
+    if (isBorder(event)) continue; // the divider tells it
     const from = event.replayed ? origin(event) : null;
     if (event.replayed && (!replay || (from && replay.from && replay.from !== from))) {
       replay = { key: `replay-${event.seq}`, rev: "", kind: "replay", seq: event.seq, at: event.at, from, replayed: true, count: 0 };
@@ -25,6 +26,9 @@ export function itemsOf(events) {
   }
   return items;
 }
+
+/** Whether a record only says that what is replayed ends here. */
+export const isBorder = (event) => event.replayed && event.kind === "notice" && event.body.code === "replayed";
 
 const origin = (event) => event.origin?.native_id ?? event.body.from ?? null;
 

@@ -1,5 +1,6 @@
 // A session's log as far as the page holds it: one unbroken stretch of records, its end first.
 import * as api from "./api.js";
+import { quietly } from "./say.js";
 
 const PAGE = 500;
 const FIRST = 200; // enough to fill any screen
@@ -49,7 +50,7 @@ export class Log extends EventTarget {
       this.events.push(event);
       this.#tell(false, true);
     } else {
-      this.forward();
+      this.forward().catch(quietly); // when the connection is back, it is tried again
     }
   }
 

@@ -57,8 +57,9 @@ function fenced(lines, at, opening, into) {
 
 /** A block of code, a diff in colours. */
 export function code(text, language = "") {
-  const inside = /^(diff|patch)$/.test(language) ? diffLines(text) : text;
-  return h("pre", { class: "code", tabindex: "0", "data-language": language || null }, h("code", null, inside));
+  const isDiff = /^(diff|patch)$/.test(language);
+  const inside = isDiff ? diffLines(text) : text;
+  return h("pre", { class: isDiff ? "code diff" : "code", tabindex: "0", "data-language": language || null }, h("code", null, inside));
 }
 
 function quote(lines, at, into, depth) {

@@ -38,6 +38,11 @@ export function toast(text, undo = null, kind = "plain") {
   setTimeout(close, kind === "bad" ? STAY_MS * 2 : STAY_MS);
 }
 
+/** What went wrong with something that nobody asked for: a lost connection is told elsewhere. */
+export function quietly(problem) {
+  if (problem.code !== "offline") trouble(problem); // an AbortError has nothing to tell either
+}
+
 /** What went wrong, with the hub's hint. */
 export function trouble(problem) {
   if (problem.name === "AbortError") return;

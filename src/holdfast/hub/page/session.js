@@ -6,7 +6,7 @@ import { GoOn } from "./goon.js";
 import { ENDED, waiting } from "./items.js";
 import { Log } from "./log.js";
 import { menu } from "./popover.js";
-import { announce, toast, trouble } from "./say.js";
+import { announce, quietly, toast, trouble } from "./say.js";
 import { Strip } from "./strip.js";
 import { Timeline } from "./timeline.js";
 import { chip, show, verdictOf } from "./verdict.js";
@@ -90,7 +90,7 @@ export class SessionView {
 
   #line(state) {
     if (state === "live") {
-      this.log?.forward().catch(trouble);
+      this.log?.forward().catch(quietly);
       this.#again();
       api.lives(before(this.session.created_at)).then(({ lives }) => ((this.strip.lives = lives), this.#drawStrip()), () => null);
     } else {
@@ -143,7 +143,7 @@ export class SessionView {
         this.#head();
         this.#verdict();
       } catch (problem) {
-        if (problem.code !== "offline") trouble(problem);
+        quietly(problem);
       }
     }, 150);
   }

@@ -3,8 +3,8 @@ import * as api from "./api.js";
 import { asked } from "./asked.js";
 import { h, put } from "./dom.js";
 import { chip, show, verdictOf } from "./verdict.js";
-import { ago, full } from "./time.js";
-import { trouble } from "./say.js";
+import { ago, count, full, many } from "./time.js";
+import { quietly } from "./say.js";
 
 const PAGE = 50;
 const STATES = [
@@ -31,11 +31,11 @@ export class Sessions {
     this.text = h("input", { type: "search", id: "session-search", placeholder: "Search sessions", "aria-label": "Search sessions", oninput: () => this.#soon(200) });
     this.state = select("State", STATES, () => this.load());
     this.agent = select("Agent", [["", "Any agent"]], () => this.load());
-    this.status = select("Last task", [["", "Any end"], ...STATUSES.map((status) => [status, status])], () => this.load());
+    this.status = select("Last task", [["", "Any result"], ...STATUSES.map((status) => [status, status])], () => this.load());
     this.empty = h("input", { type: "checkbox", id: "show-empty", onchange: () => this.load() });
     this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
     this.foot = h("div", { class: "list-foot" });
-    this.told = h("p", { class: "visually-hidden", role: "status" });
+    this.told = h("span", { class: "how-many", role: "status" });
     this.scroller = h("div", { class: "list-scroll", tabindex: "-1" }, this.list, this.foot);
     this.element = h(
       "div",
@@ -45,9 +45,8 @@ export class Sessions {
         { class: "filters", role: "search", "aria-label": "Filter sessions" },
         this.text,
         h("div", { class: "selects" }, this.state, this.agent, this.status),
-        h("label", { class: "check", for: "show-empty" }, this.empty, " empty ones too"),
+        h("div", { class: "filter-foot" }, h("label", { class: "check", for: "show-empty" }, this.empty, "empty ones too"), this.told),
       ),
-      this.told,
       this.scroller,
     );
     this.list.addEventListener("keydown", (event) => this.#key(event));
@@ -85,6 +84,11 @@ export class Sessions {
     return { state: this.state.value, agent: this.agent.value, status: this.status.value, text: this.text.value.trim(), empty: this.empty.checked, limit: PAGE };
   }
 
+  get #narrowed() {
+    const { state, agent, status, text } = this.#filter;
+    return Boolean(state !== "present" || agent || status || text);
+  }
+
   /** Read the list from its newest. */
   async load() {
     this.#loading?.abort();
@@ -96,12 +100,19 @@ export class Sessions {
       this.#rows.clear();
       put(this.list, page.sessions.map((session) => this.#row(session)));
       this.#footer();
-      put(this.told, `${page.sessions.length}${page.next ? " or more" : ""} sessions`);
     } catch (problem) {
-      if (problem.code !== "offline") trouble(problem);
+      quietly(problem);
+      return;
     } finally {
       if (this.#loading === mine) this.#loading = null;
     }
+    this.#further();
+  }
+
+  // An observer tells only of changes: what was in sight while something was read, and still is, it tells of when asked anew.
+  #further() {
+    this.#more.unobserve(this.foot);
+    this.#more.observe(this.foot);
   }
 
   async #older() {
@@ -113,12 +124,12 @@ export class Sessions {
       for (const session of page.sessions) if (!this.#rows.has(session.id)) this.list.append(this.#row(session));
       this.#footer();
     } catch (problem) {
-      trouble(problem);
+      quietly(problem);
+      return;
     } finally {
       if (this.#loading === mine) this.#loading = null;
     }
-    // Still in sight: the observer tells only of changes.
-    if (this.#next && this.foot.getBoundingClientRect().top < innerHeight + 600) this.#older();
+    this.#further();
   }
 
   /** Something changed: the newest page is read again, soon, and once for many changes. */
@@ -152,6 +163,7 @@ export class Sessions {
     }
     if (!this.#rows.size || !this.#next) this.#next = page.next && this.#rows.size <= PAGE ? page.next : this.#next;
     this.#footer();
+    this.#further();
     return undefined;
   }
 
@@ -184,7 +196,9 @@ export class Sessions {
   }
 
   #footer() {
-    put(this.foot, this.#next ? "Loading…" : this.#rows.size ? "" : h("p", { class: "nothing" }, "No sessions here yet."));
+    const words = this.#next ? `${count(this.#rows.size)}+ sessions` : many(this.#rows.size, "session");
+    if (this.told.textContent !== words) put(this.told, words);
+    put(this.foot, this.#next ? "Loading…" : this.#rows.size ? "" : h("p", { class: "nothing" }, this.#narrowed ? "No session fits." : "No sessions here yet."));
   }
 
   #row(session) {
@@ -223,12 +237,13 @@ export class Sessions {
     }
   }
 
-  // What waits does so for a process, whose end no record tells.
+  // What waits does so for a process, whose end no record tells; and a verdict may not have come, for want of a connection.
   #again() {
     if (document.hidden) return;
     const box = this.scroller.getBoundingClientRect();
     for (const row of this.#rows.values()) {
-      if (row.chip.verdict?.action !== "wait" || RUNS.has(row.session.last_status)) continue;
+      const { verdict } = row.chip;
+      if (verdict && (verdict.action !== "wait" || RUNS.has(row.session.last_status))) continue;
       const at = row.element.getBoundingClientRect();
       if (at.bottom > box.top && at.top < box.bottom) this.#judge(row);
     }

@@ -112,7 +112,7 @@ export class Strip {
       ["down", `hub down ${lasting(this.#downs.reduce((sum, d) => sum + d.to - d.from, 0))}`, this.#downs.length],
       ["replayed", `${many(replays.reduce((sum, r) => sum + r.count, 0), "record")} replayed`, replays.length],
     ];
-    put(this.legend, entries.filter((entry) => entry[2]).map(([kind, text]) => h("li", { class: `key-${kind}` }, text)));
+    put(this.legend, entries.filter((entry) => entry[2]).map(([kind, text]) => h("li", { class: `key-${kind}` }, kind === "run" ? swatches(runs) : null, text)));
   }
 
   draw() {
@@ -162,8 +162,14 @@ export class Strip {
 
   #ground(pen, x, width, colour) {
     for (const replay of this.#told.replays) {
+      const [left, wide] = [x(replay.from), Math.max(3, x(replay.to) - x(replay.from))];
       pen.fillStyle = colour("replayed");
-      pen.fillRect(x(replay.from), 0, Math.max(3, x(replay.to) - x(replay.from)), AXIS);
+      pen.fillRect(left, 0, wide, AXIS - 2);
+      pen.fillStyle = colour("replayed-tool");
+      pen.fillRect(left, 0, wide, 2);
+      pen.fillRect(left, AXIS - 4, wide, 2);
+      pen.font = "11px system-ui, sans-serif";
+      if (wide > pen.measureText("replayed").width + 8) pen.fillText("replayed", left + 4, AXIS - 8);
     }
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "alphabetic";
@@ -285,6 +291,9 @@ export class Strip {
     event.preventDefault();
   }
 }
+
+// A run's colour tells how it ended: one swatch for each way there is.
+const swatches = (runs) => [...new Set(runs.map((run) => run.status))].map((status) => h("i", { style: { background: `var(--strip-run-${status})` }, title: status }));
 
 const least = (numbers, start) => numbers.reduce((a, b) => Math.min(a, b), start);
 const most = (numbers, start) => numbers.reduce((a, b) => Math.max(a, b), start);

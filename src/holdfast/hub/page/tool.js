@@ -33,7 +33,7 @@ export function toolCard(item, state, running) {
   const edits = editsOf(item.input);
   const open = state.open ?? (waits || edits.length > 0);
   const details = h("details", { class: "tool", open });
-  const took = item.end?.duration_ms ?? (item.end ? ms(item.ended) - ms(item.at) : NaN);
+  const took = item.end?.duration_ms ?? (item.end ? ms(item.ended) - ms(item.at) || NaN : NaN); // read at once: how long it took is not known
   details.append(
     h(
       "summary",

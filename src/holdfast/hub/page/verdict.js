@@ -1,6 +1,7 @@
 // The verdict: a chip of one word, and its reasons when it is opened.
 import * as api from "./api.js";
 import { h, put } from "./dom.js";
+import { plain } from "./plain.js";
 import { popover } from "./popover.js";
 
 export const WORDS = {
@@ -71,7 +72,7 @@ export function show(button, verdict, label = "") {
   button.disabled = !verdict;
   const [word, meaning] = WORDS[verdict?.action] ?? ["…", "Verdict not known yet"];
   button.dataset.verdict = verdict?.action ?? "unknown";
-  button.setAttribute("aria-label", `${meaning}${label ? `: ${label}` : ""}${verdict ? ", show reasons" : ""}`);
+  button.setAttribute("aria-label", plain(`${meaning}${label ? `: ${label}` : ""}${verdict ? ", show reasons" : ""}`));
   put(button, word);
 }
 

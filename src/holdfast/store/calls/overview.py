@@ -19,11 +19,13 @@ class OverviewCalls(Engine):
             tasks = await sql.rows("task_counts")
             days = await sql.rows("task_days", since=since)
             rows = await sql.dicts("interrupted_tasks", limit=limit)
+            ((waiting,),) = await sql.rows("interrupted_count")
             return Overview(
                 [Count(*row) for row in sessions],
                 [Count(*row) for row in tasks],
                 [Count(status, day, count) for day, status, count in days],
                 [tables.as_task(reads.task_view(row)) for row in rows],
+                waiting,
             )
 
         return await self.query(question)
