@@ -243,6 +243,7 @@ def holes() -> dict[str, Hole]:
             ("superseded_gone",),
         ),
         "merged": Hole(Made(of(claudeSessionId=uuid(48)), (prompt(ago=9999), claude(48))), ()),
+        "merged without its token": Hole(Made(of(), (prompt(ago=9999), *TALK)), ("token_missing",)),
         "imported": Hole(
             Made(of("codex", codexSessionId=uuid(49), codexSourceSessionId="x"), (prompt(ago=9999),)), ()
         ),

@@ -22,7 +22,6 @@ from holdfast.history.hapi import database
 from holdfast.history.hapi.database import Database, Row
 from holdfast.history.hapi.metadata import Metadata
 
-SHOWN = 100  # sessions that one finding names
 CONTESTED = (
     "another session may be of the same conversation, so a person must say which: --choose SESSION=TOKEN"
 )
@@ -38,7 +37,6 @@ class Looking:
         self._progress = progress
         self._findings: list[Finding] = []
         self._repairs: list[Repair] = []
-        self._merged: list[str] = []  # sessions that hold messages of rows that are gone
         self._state = hashlib.sha256()
 
     def at(self, db: Database) -> None:
@@ -70,12 +68,6 @@ class Looking:
         for name, messages in db.orphans():
             text = f"{messages} messages are of a session that is not there: it was deleted or merged away"
             self._findings.append(Finding(code="orphan_messages", subject=name, text=text))
-        if self._merged:
-            text = (
-                f"sessions that hold messages older than themselves: {len(self._merged)};"
-                " hapi merged other rows into them and deleted those, and their tokens with them"
-            )
-            self.tell("rows_merged", text, sessions=self._merged[:SHOWN])
 
     def tell(self, code: str, text: str, part: str = "", **evidence: object) -> None:
         """A finding about the file as a whole."""
@@ -116,8 +108,6 @@ class Looking:
             superseded_gone=_superseded(db, metadata),
             host=around.host,
         )
-        if session.merged:
-            self._merged.append(row.id)
         candidates = [around.told(c, row.id) for c in self._candidates(session)]
         only = candidate.only(candidates)
         mended = None if only is None else repair.repair_of(session, only)
