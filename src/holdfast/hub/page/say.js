@@ -1,13 +1,13 @@
 // What the page has to say by itself: to the ear, and in a corner with a way back.
-import { h, iconButton, put } from "./dom.js";
+import { h, iconButton } from "./dom.js";
 
 const STAY_MS = 12_000;
 
-/** Say something to a screen reader. */
+/** Say something to a screen reader; what was said just before is not taken back. */
 export function announce(text) {
-  const ear = document.getElementById("ear");
-  ear.textContent = "";
-  setTimeout(() => put(ear, text), 50);
+  const line = h("p", null, text);
+  document.getElementById("ear").append(line);
+  setTimeout(() => line.remove(), STAY_MS);
 }
 
 /** A note in the corner; `undo` is {label, run}. */
