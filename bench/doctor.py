@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from typing import NamedTuple
+import uuid
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -60,6 +62,10 @@ def make(folder: str, megabytes: int, sessions: int = 50) -> Made:
         db.execute("insert into sessions values (?, 1, 1, ?, 1, 1, 0)", (f"s{session}", metadata))
         rows = ((f"{session}-{n}", f"s{session}", content, n, n, None, n) for n in range(each))
         db.executemany("insert into messages values (?, ?, ?, ?, ?, ?, ?)", rows)
+        thread = {"type": "codex", "data": {"type": "ready", "thread_id": str(uuid.UUID(int=session))}}
+        named = json.dumps({"role": "agent", "content": thread})
+        last = (f"{session}-named", f"s{session}", named, each, each, None, each)
+        db.execute("insert into messages values (?, ?, ?, ?, ?, ?, ?)", last)
     db.execute("commit")
     db.close()
     return Made(path, each * sessions)
@@ -76,6 +82,23 @@ def timed(words: list[str], home: str) -> Took:
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, words)
     return Took(time.perf_counter() - begun, _bytes(used))
+
+
+def said(words: list[str], home: str) -> Any:
+    """What a command of ours says as JSON."""
+    env = {**os.environ, "HOLDFAST_HOME": home, "HOME": home}
+    return json.loads(subprocess.run(words, env=env, check=True, capture_output=True).stdout)
+
+
+def mended(made: Made, home: str) -> Took:
+    """An apply of all repairs, which is undone and taken away afterwards."""
+    words = [sys.executable, "-m", "holdfast", "doctor", "hapi", made.path]
+    plan = said([*words, "--json"], home)["fingerprint"]
+    took = timed([*words, "--apply", plan], home)
+    (receipt,) = (name for name in os.listdir(os.path.join(home, "doctor")) if name.startswith("r"))
+    timed([*words[:4], "--undo", receipt], home)
+    shutil.rmtree(os.path.join(home, "doctor"))
+    return took
 
 
 def _bytes(used: resource.struct_rusage) -> float:
@@ -101,10 +124,20 @@ async def run(quick: bool) -> list[Measured]:
         async def few() -> Took:
             return look(small)
 
+        async def mend() -> Took:
+            return mended(large, folder)
+
+        async def mend_few() -> Took:
+            return mended(small, folder)
+
         beside = await in_turns(ours, plain, rounds)
         growth = await in_turns(ours, few, rounds)
+        applied = await in_turns(mend, plain, rounds)
+        applied_growth = await in_turns(mend, mend_few, rounds)
     rows = [(mine.wall / large.messages, base.wall / large.messages) for mine, base in beside]
     memory = [(mine.memory, base.memory) for mine, base in growth]
+    apply_rows = [(mine.wall / large.messages, base.wall / large.messages) for mine, base in applied]
+    apply_memory = [(mine.memory, base.memory) for mine, base in applied_growth]
     return [
         measured(
             f"doctor hapi, {large.messages} messages in {size} MB (per row)",
@@ -116,6 +149,20 @@ async def run(quick: bool) -> list[Measured]:
             f"memory of doctor hapi at {size} MB",
             f"at {size // 4} MB",
             memory,
+            budget="≤ 1.2",
+            speed=False,
+            unit="bytes",
+        ),
+        measured(
+            f"doctor hapi --apply with its backup, {size} MB (per row)",
+            "a plain read of the rows",
+            apply_rows,
+            speed=True,
+        ),
+        measured(
+            f"memory of doctor hapi --apply at {size} MB",
+            f"at {size // 4} MB",
+            apply_memory,
             budget="≤ 1.2",
             speed=False,
             unit="bytes",

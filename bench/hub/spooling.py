@@ -8,31 +8,19 @@ import tempfile
 import time
 
 from bench.hub.server import Reader, Server, hub
-from bench.measure import Measured, in_turns
-from bench.running.helper import helper
-from bench.running.latency import AGENT, PROGRAM, Late, fine_looks, from_store, rows
+from bench.measure import Measured
+from bench.running.latency import AGENT, CONFIG, Late, beside_a_pipe, fine_looks, lateness
 from bench.running.place import Place
 
 
 async def run(quick: bool) -> list[Measured]:
     """All of it."""
-    config = f"[agents.{AGENT}]\ncommand = {json.dumps(PROGRAM)}\n"
-    results = []
     with tempfile.TemporaryDirectory() as folder, fine_looks():
-        ours, pipe = Place(os.path.join(folder, "ours"), config), Place(os.path.join(folder, "pipe"), config)
+        ours = Place(os.path.join(folder, "ours"), CONFIG)
         with hub(ours.home.path, ours.env) as server:
-            async with pipe.store() as piped, helper("relay", pipe.home.path, env=pipe.env):
-                for rate, seconds, rounds in (
-                    ((20, 3, 1), (500, 2, 1)) if quick else ((20, 10, 3), (500, 4, 3))
-                ):
-                    words = f"{rate * seconds} {rate}"
-                    pairs = await in_turns(
-                        lambda words=words: _late(server, ours.cwd, words),  # type: ignore[misc]
-                        lambda words=words: from_store(piped, pipe.cwd, words),  # type: ignore[misc]
-                        rounds,
-                    )
-                    results += rows(f"byte to subscriber, {rate} lines/s", pairs)
-    return results
+            return await beside_a_pipe(
+                "byte to subscriber", quick, folder, lambda words: _late(server, ours.cwd, words)
+            )
 
 
 async def _late(server: Server, cwd: str, words: str) -> Late:
@@ -52,8 +40,7 @@ async def _late(server: Server, cwd: str, words: str) -> Late:
         for line in lines:
             if line.startswith(b"data: ") and b'"event":{' in line:
                 event = json.loads(line[6:])["event"]
-                if event["kind"] in ("tool_progress", "tool_summary"):
-                    written = event["body"]["input" if event["kind"] == "tool_progress" else "output"]
-                    late.append((now - int(written)) / 1e9)
+                if (seconds := lateness(event["kind"], event["body"], now)) is not None:
+                    late.append(seconds)
     reader.close()
     return sorted(late)

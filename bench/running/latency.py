@@ -7,8 +7,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from bench.measure import Measured, in_turns, measured
 from bench.running import place
@@ -20,33 +21,44 @@ from holdfast.store.sqlite import store as sqlite
 
 AGENT = "beat"
 PROGRAM = (sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "beat.py"))
+CONFIG = f"[agents.{AGENT}]\ncommand = {json.dumps(PROGRAM)}\n"
 ALLOWED_S = 0.030  # what a spool may add to a pipe's p99, all the way to a subscriber of the hub
 FINE_S = 0.001
 
 Late = list[float]  # seconds from the writing of each line, sorted
+Hearing = Callable[[str], Awaitable[Late]]  # of an agent that was told these words
 
 
 async def run(quick: bool) -> list[Measured]:
     """All of it."""
-    config = f"[agents.{AGENT}]\ncommand = {json.dumps(PROGRAM)}\n"
-    results = []
     with tempfile.TemporaryDirectory() as folder, fine_looks():
-        ours, pipe = Place(os.path.join(folder, "ours"), config), Place(os.path.join(folder, "pipe"), config)
-        async with (
-            ours.store() as spooled,
-            pipe.store() as piped,
-            helper("hub", ours.home.path, env=ours.env),
-            helper("relay", pipe.home.path, env=pipe.env),
-        ):
-            for rate, seconds, rounds in ((20, 3, 1), (500, 2, 1)) if quick else ((20, 10, 3), (500, 4, 3)):
-                words = f"{rate * seconds} {rate}"
-                pairs = await in_turns(
-                    lambda words=words: from_store(spooled, ours.cwd, words),  # type: ignore[misc]
-                    lambda words=words: from_store(piped, pipe.cwd, words),  # type: ignore[misc]
-                    rounds,
-                )
-                results += rows(f"byte to commit, {rate} lines/s", pairs)
+        ours = Place(os.path.join(folder, "ours"), CONFIG)
+        async with ours.store() as spooled, helper("hub", ours.home.path, env=ours.env):
+            return await beside_a_pipe(
+                "byte to commit", quick, folder, lambda words: from_store(spooled, ours.cwd, words)
+            )
+
+
+async def beside_a_pipe(what: str, quick: bool, folder: str, ours: Hearing) -> list[Measured]:
+    """How late ours hears an agent that writes seldom, and one that writes often, beside one at a pipe."""
+    results = []
+    pipe = Place(os.path.join(folder, "pipe"), CONFIG)
+    async with pipe.store() as piped, helper("relay", pipe.home.path, env=pipe.env):
+        for rate, seconds, rounds in ((20, 3, 1), (500, 2, 1)) if quick else ((20, 10, 3), (500, 4, 3)):
+            words = f"{rate * seconds} {rate}"
+            pairs = await in_turns(
+                lambda words=words: ours(words),  # type: ignore[misc]
+                lambda words=words: from_store(piped, pipe.cwd, words),  # type: ignore[misc]
+                rounds,
+            )
+            results += rows(f"{what}, {rate} lines/s", pairs)
     return results
+
+
+def lateness(kind: str, body: Mapping[str, Any], now_ns: int) -> float | None:
+    """Seconds from when an agent wrote a line to now; None for an event that does not tell when."""
+    name = {"tool_progress": "input", "tool_summary": "output"}.get(kind)
+    return None if name is None else (now_ns - int(body[name])) / 1e9
 
 
 async def from_store(store: BaseStore, cwd: str, words: str) -> Late:
@@ -54,9 +66,8 @@ async def from_store(store: BaseStore, cwd: str, words: str) -> Late:
     late: Late = []
 
     def heard(event: Event) -> None:
-        if event.kind in ("tool_progress", "tool_summary"):
-            written = event.body["input" if event.kind == "tool_progress" else "output"]
-            late.append((time.monotonic_ns() - int(written)) / 1e9)
+        if (seconds := lateness(event.kind, event.body, time.monotonic_ns())) is not None:
+            late.append(seconds)
 
     await place.run(store, AGENT, [words], cwd, heard)
     if len(late) != int(words.split()[0]):

@@ -24,9 +24,9 @@ def load(home: Home) -> dict[str, Any]:
         raise BadInput(f"{home.config} is not valid TOML: {problem}") from None
     for name, table in written.items():
         if name not in TABLES:
-            raise BadInput(f"config: there is nothing called {name!r}", hint=near(name, TABLES))
+            raise BadInput(f"config.toml: there is nothing called {name!r}", hint=near(name, TABLES))
         if not isinstance(table, dict):
-            raise BadInput(f"config: {name} must be a table: [{name}]", hint=SEE)
+            raise BadInput(f"config.toml: {name} must be a table: [{name}]", hint=SEE)
     return written
 
 

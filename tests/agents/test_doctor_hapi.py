@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from holdfast import errors
@@ -102,6 +103,23 @@ def test_a_hub_offers_a_mended_session_for_resume(tmp_path: Path) -> None:
         # It goes on as far as a machine to run on, of which this hub has none.
         assert after.ask(f"/api/sessions/{NAME}/resume", {})[1]["code"] == "no_machine_online"
     assert not patient.look().plan
+
+
+def test_a_hub_offers_a_session_whose_metadata_were_null(tmp_path: Path) -> None:
+    path = copied("v26-mixed.db", tmp_path / "hapi")
+    data = {"type": "assistant", "sessionId": NATIVE, "cwd": "/home/dev/hap/proj"}
+    said = json.dumps({"role": "agent", "content": {"type": "output", "data": data}})
+    db = apsw.Connection(str(path))
+    db.execute("update sessions set metadata = 'null' where id = ?", (NAME,))
+    put = "insert into messages (id, session_id, content, created_at, seq) values ('n', ?, ?, 1, 99)"
+    db.execute(put, (NAME, said))
+    db.close()
+    with hub(path.parent) as before:
+        assert before.ask(f"/api/sessions/{NAME}/resume", {})[1]["code"] == "resume_unavailable"
+    patient = HapiInstall(str(path.parent), {"HOME": str(tmp_path / "nobody")})
+    operation.apply(Home(str(tmp_path / "home")), patient, patient.look().fingerprint)
+    with hub(path.parent) as after:
+        assert after.ask(f"/api/sessions/{NAME}/resume", {})[1]["code"] == "no_machine_online"
 
 
 def test_a_running_hub_is_seen(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 Json = dict[str, Any]
 Told = tuple[str, str]  # ("text", what was said) | ("call", its id) | ("result", its id)
 
+_BEGINS = ("message_start", "content_block_start")
+
 
 def told(agent: str, stdout: bytes) -> list[Told]:
     """All that was said and done, in order, streamed pieces joined; a torn last line is left out."""
@@ -19,7 +21,12 @@ def told(agent: str, stdout: bytes) -> list[Told]:
 
 
 def _claude(lines: Iterable[Json]) -> Iterator[Told]:
+    half = ""  # of a block that was never told whole
     for line in lines:
+        event = line.get("event") or {}
+        if line["type"] in ("assistant", "result") or event.get("type") in _BEGINS:
+            half = ""
+        half += (event.get("delta") or {}).get("text", "")
         if line["type"] not in ("assistant", "user") or line.get("isReplay"):
             continue
         content = line["message"]["content"]
@@ -31,6 +38,7 @@ def _claude(lines: Iterable[Json]) -> Iterator[Told]:
                 yield "call", block["id"]
             elif block["type"] == "tool_result":
                 yield "result", block["tool_use_id"]
+    yield "text", half
 
 
 def _codex(lines: Iterable[Json]) -> Iterator[Told]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import subprocess
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -12,9 +16,11 @@ import pytest
 from holdfast.home import Home
 from holdfast.store.location import Location
 from tests.conftest import Opener
-from tests.contract.commands import Terminal
+from tests.contract.commands import HOLDFAST, Terminal
 from tests.contract.test_command_line import fill, sqlite_only
 from tests.unit.doctor_hapi import copied, expected, files
+from tests.unit.hapi_holes import holes, uuid
+from tests.unit.hapi_maker import build
 
 EDITED = "edited-token-removed.db"
 K = "aae70d11-b180-4d2c-9bc3-53f191fa81e3"
@@ -59,6 +65,69 @@ def test_the_command_line_says_what_is_missing(terminal: Terminal, tmp_path: Pat
     terminal.give("doctor", "hapi", str(tmp_path / "none"), status=3)
     terminal.give("doctor", "hapi", str(tmp_path), status=3)
     terminal.give("doctor", "hapi", str(copied(EDITED, tmp_path)), "--choose", "x", status=2)
+
+
+def on_a_screen(terminal: Terminal, *words: str, columns: int = 80) -> tuple[str, int]:
+    """What a person at a terminal of that width reads, and the exit status."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (40, columns))
+    process = subprocess.Popen(
+        [*HOLDFAST, *words], env=terminal.env, cwd=terminal.cwd, stdin=its, stdout=its, stderr=its
+    )
+    os.close(its)
+    read = b""
+    with suppress(OSError), open(ours, "rb", buffering=0) as screen:  # an error when the other end is closed
+        while data := screen.read(4096):
+            read += data
+    return read.decode(), process.wait()
+
+
+@sqlite_only
+def test_a_person_reads_every_word_of_it(terminal: Terminal, tmp_path: Path) -> None:
+    folder = copied(EDITED, tmp_path / "hapi").parent
+    found = json.loads(terminal.give("doctor", "hapi", str(folder), "--json").stdout)
+    screen, status = on_a_screen(terminal, "doctor", "hapi", str(folder))
+    shown = screen.rpartition("\x1b[K")[2].replace("\r", "")
+    assert status == 0 and "doctor [" in screen and "doctor [" not in shown, "the bar is gone at the end"
+    *told, summary, command = shown.rstrip().split("\n")
+    assert all(len(line) <= 80 for line in told)
+    words = " ".join(shown.split())
+    for finding in found["findings"]:
+        assert finding["text"] in words and finding["subject"] in words and finding["code"] in words
+        assert finding["action"] is None or f"→ {finding['action']}" in words
+    assert "30 findings, 1 of them can be mended safely" in summary
+    assert command == f"to mend that: holdfast doctor hapi {folder} --apply {found['fingerprint']}"
+    assert words.index("CAN BE MENDED") < words.index("LEFT ALONE") < words.index("archived_resumable")
+
+
+@sqlite_only
+def test_candidates_and_a_running_hub_are_shown(terminal: Terminal, tmp_path: Path) -> None:
+    names = ("sound elsewhere", "held by another", "two ids", "in messages")
+    path = tmp_path / "a home/hapi.db"
+    build(path, 26, {name: holes()[name].made for name in names})
+    db = apsw.Connection(str(path))
+    db.execute("begin immediate")
+    screen, _ = on_a_screen(terminal, "doctor", "hapi", str(path.parent), columns=200)
+    db.execute("rollback")
+    db.close()
+    for number in (4, 5, 7):
+        assert f"? claudeSessionId {uuid(number)}, from messages" in screen
+    assert f"doctor hapi '{path.parent}' --apply" in screen
+    assert f"but hapi is running: process {os.getpid()} " in screen
+
+
+@sqlite_only
+def test_a_wrong_path_is_told_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "odd/hapi.db").mkdir(parents=True)
+    for name in ("nothing", "empty", "odd"):
+        told = terminal.give("doctor", "hapi", str(tmp_path / name), status=3).stderr
+        assert told.count("\n") == 1 and str(tmp_path / name) in told and "~/.hapi" in told
+    (tmp_path / "text.db").write_text("this is no database")
+    (tmp_path / "zero.db").write_bytes(b"")
+    for name, code in (("text.db", "database_unreadable"), ("zero.db", "schema_unknown")):
+        shown = terminal.give("doctor", "hapi", str(tmp_path / name)).stdout
+        assert code in shown and "0 of them can be mended" in shown and "--apply" not in shown
 
 
 @sqlite_only

@@ -13,7 +13,7 @@ import pytest
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.model.session import Session
+from holdfast.model.session import Link, Session
 from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
 from holdfast.store.sqlite.connection import open_reader
@@ -45,6 +45,27 @@ async def test_a_list_shows_the_same_headers_as_a_look_at_each(store: BaseStore)
     await store.archive(archived, "me", "completed")
     for header in (await store.sessions()).sessions:
         assert header == await store.session(header.id)
+
+
+async def test_a_long_list_is_the_same_without_metadata(store: BaseStore) -> None:
+    first = await spoken(store, title="ä\n", cwd="/w", worktree=WORKTREE, metadata={"m": [1]})
+    await store.enqueue(first, "go on")
+    second = await spoken(store, "codex", key="k", host="h", link=Link(first, "fork"))
+    await store.archive(second, "me", "completed")
+    await store.delete(await spoken(store, title="away"), "me", "gone")
+    after = None
+    for _ in range(3):
+        page = await store.sessions(state="all", limit=1, before=after)
+        headers, after = await store.headers(state="all", limit=1, before=after)
+        assert after == page.next
+        plain = [msgspec.to_builtins(session) for session in page.sessions]
+        for one in plain:
+            del one["metadata"], one["metadata_problem"]
+        assert [msgspec.to_builtins(header) for header in headers] == plain
+    assert after is None
+    assert await store.headers(text="\0") == ([], None)
+    with pytest.raises(errors.NotFound):
+        await store.headers(before="nowhere")
 
 
 async def test_states_are_told_apart(store: BaseStore) -> None:

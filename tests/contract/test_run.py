@@ -110,8 +110,14 @@ def test_permissions_asked_answered_and_logged(terminal: Terminal) -> None:
     made = terminal.detached(ask, {"say": "after"})
     asked = terminal.until_event(made["session"], "permission", answer=None)["body"]
     time.sleep(0.3)
-    assert terminal.task(made["task"])["status"] == "running"
-    terminal.give("answer", made["task"], "allow")
+    told = terminal.task(made["task"])
+    assert told["status"] == "running" and told["asks"] == [asked]
+    assert "asks: shell echo ran" in (shown := terminal.give("tasks").stdout)
+    assert "1 wait for your answer: holdfast answer TASK allow|deny" in shown
+    assert [(s["id"], s["asks"]) for s in terminal.asked("ls")] == [(made["session"], True)]
+    assert " asks " in terminal.give("ls").stdout
+    assert terminal.give("answer", made["task"], "allow").stdout == "allow: shell echo ran\n"
+    assert terminal.task(made["task"])["asks"] == []
     assert terminal.ended(made["task"])["status"] == "succeeded"
     given = bodies(terminal.log(made["session"]), "permission")
     assert [b["answer"] for b in given] == [None, "allow"] and given[1]["by"]

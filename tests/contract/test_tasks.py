@@ -215,3 +215,26 @@ async def test_a_task_that_is_given_back_begins_a_new_spool(store: BaseStore) ->
     again = await store.claim(task.id, back.generation, OWNER, 60)
     await store.commit(Commit(task.session, [], task=task.id, generation=again.generation, spool=5))
     assert (await store.task(task.id)).spool == 5
+
+
+async def test_what_is_asked_is_listed_until_it_is_answered(store: BaseStore) -> None:
+    one, two, ended = [await claimed(store) for _ in range(3)]
+
+    async def say(task: Task, ask: str, answer: str | None = None, *, replayed: bool = False) -> None:
+        body = {"call": "c", "ask": ask, "name": "shell", "input": {"command": ask}, "answer": answer}
+        event = NewEvent("permission", body, replayed=replayed)
+        await store.commit(Commit(task.session, [event], task=task.id))
+
+    await say(two, "old", replayed=True)
+    for task in (two, ended, one):
+        await say(task, "a")
+    await say(one, "b")
+    await store.set_status(ended.id, "interrupted", generation=1)
+    asked = [(a.task, a.session, a.body["ask"]) for a in await store.asked()]
+    assert asked == [(t.id, t.session, ask) for t, ask in ((one, "a"), (one, "b"), (two, "a"))]
+    await say(one, "a", "allow")
+    assert [(a.task, a.body["ask"]) for a in await store.asked()] == [(one.id, "b"), (two.id, "a")]
+    await say(one, "a")  # an agent may use an id again once it was answered
+    assert [a.body["ask"] for a in await store.asked()] == ["b", "a", "a"]
+    await store.set_status(one.id, "succeeded", generation=1)
+    assert [a.task for a in await store.asked()] == [two.id]

@@ -6,6 +6,8 @@ import os
 import random
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from holdfast.doctor.case import cases
 from holdfast.doctor.hapi.install import HapiInstall
 from holdfast.home import Home
 from tests.crash.children import environment
-from tests.crash.doctor_campaign import EDITED, Folder, Patientry, sick_hermes
+from tests.crash.doctor_campaign import EDITED, Folder, Patientry, leave_in_wal, sick_hermes
 from tests.crash.small_disk import SmallDisk
 from tests.crash.support import TORTURE
 from tests.unit.doctor_hapi import copied, files, rows
@@ -83,10 +85,39 @@ def test_two_doctors_of_hermes_at_once_do_it_once(tmp_path: Path) -> None:
     assert not receipt.problems
 
 
+def test_the_command_is_killed_at_any_time_and_given_again(tmp_path: Path) -> None:
+    patients = Patientry(tmp_path, "hot")
+    patient = patients.begin()
+    old, plan = patients.state(), patient.look().fingerprint
+    env = {**environment(), "HOLDFAST_HOME": patients.home.path, "HOME": str(patients.folder)}
+    words = [sys.executable, "-m", "holdfast", "doctor", "hapi", str(patients.folder), "--apply", plan]
+    began = time.monotonic()
+    subprocess.run(words, env=env, check=True, capture_output=True)
+    takes, new = time.monotonic() - began, patients.state()
+    for _ in range(max(3, TORTURE // 4)):
+        patient = patients.begin()
+        before = files(patients.folder)
+        with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+            with suppress(subprocess.TimeoutExpired):
+                command.wait(random.uniform(takes * 0.3, takes * 1.1))
+            command.kill()
+        assert patients.state() in (old, new)
+        made = [receipt for case in cases(patients.home) if (receipt := case.receipt()) is not None]
+        receipt = made[0] if made else operation.apply(patients.home, patient, plan)
+        assert patients.state() == new and not patient.look().plan
+        operation.undo(patients.home, patient, receipt)
+        assert files(patients.folder) == before
+
+
+@pytest.mark.parametrize("hot", [False, True])
 @pytest.mark.parametrize("leave", [0, 100_000, 300_000, 600_000])
-def test_a_full_disk_leaves_the_patient_as_it_was(small_disk: SmallDisk, leave: int, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_patient_as_it_was(
+    small_disk: SmallDisk, leave: int, hot: bool, tmp_path: Path
+) -> None:
     folder = Path(small_disk.path) / "hapi"
     path = copied(EDITED, folder)
+    if hot:
+        leave_in_wal(path)
     patient = HapiInstall(str(path), {"HOME": str(folder)})
     plan = patient.look().fingerprint
     old = rows(path, tmp_path)
@@ -102,6 +133,22 @@ def test_a_full_disk_leaves_the_patient_as_it_was(small_disk: SmallDisk, leave: 
     else:
         small_disk.make_room()
     operation.undo(small_disk.home, patient, receipt)
+    assert files(folder) == before
+
+
+def test_a_disk_that_may_only_be_read_is_looked_at_and_left_alone(
+    small_disk: SmallDisk, tmp_path: Path
+) -> None:
+    folder = Path(small_disk.path) / "hapi"
+    path = copied(EDITED, folder)
+    patient, home = HapiInstall(str(path), {"HOME": str(folder)}), Home(str(tmp_path / "home"))
+    plan, before = patient.look().fingerprint, files(folder)
+    with small_disk.read_only():
+        assert patient.look().fingerprint == plan
+        with pytest.raises(errors.StoreReadOnly):
+            operation.apply(home, patient, plan)
+        assert files(folder) == before
+    operation.undo(home, patient, operation.apply(home, patient, plan))
     assert files(folder) == before
 
 

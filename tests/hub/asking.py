@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -52,11 +53,11 @@ def get(hub: RunningHub, path: str) -> Any:
 
 
 class Listening:
-    """A stream that is read frame by frame."""
+    """A stream that is read frame by frame; `buffer`: what the kernel may keep for a reader that is slow."""
 
-    def __init__(self, hub: RunningHub, path: str, **headers: str):
-        sent = {"Authorization": f"Bearer {hub.token}", **headers}
-        self._connection, self.response = _send(hub, "GET", path, sent, None)
+    def __init__(self, hub: RunningHub, path: str, last: str | None = None, buffer: int = 0):
+        sent = {"Authorization": f"Bearer {hub.token}"} | ({} if last is None else {"Last-Event-ID": last})
+        self._connection, self.response = _send(hub, "GET", path, sent, None, buffer)
         assert self.response.status == 200
 
     def frame(self) -> dict[str, str]:
@@ -80,10 +81,16 @@ class Listening:
 
 
 def _send(
-    hub: RunningHub, method: str, path: str, headers: dict[str, str], body: bytes | None
+    hub: RunningHub, method: str, path: str, headers: dict[str, str], body: bytes | None, buffer: int = 0
 ) -> tuple[HTTPConnection, HTTPResponse]:
     place = urlsplit(hub.url)
     assert place.hostname is not None
     connection = HTTPConnection(place.hostname, place.port, timeout=DEADLINE_S)
+    if buffer:
+        line = socket.socket()
+        line.settimeout(DEADLINE_S)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)  # before the window is agreed upon
+        line.connect((place.hostname, place.port))
+        connection.sock = line
     connection.request(method, path, body, headers)
     return connection, connection.getresponse()

@@ -10,7 +10,7 @@ import pytest
 from holdfast.home import Home
 from holdfast.store.location import Location
 from tests.contract.commands import Terminal
-from tests.hub.running_hub import RunningHub, running
+from tests.hub.running_hub import RunningHub, running, started
 
 
 @pytest.fixture
@@ -26,9 +26,5 @@ def any_hub(home: Home, tmp_path: Path, location: Location) -> Iterator[RunningH
     terminal = Terminal(home, str(tmp_path))
     if location.kind == "postgres":
         terminal.env["HOLDFAST_STORE"] = location.address
-    found = RunningHub(terminal)
-    try:
-        found.start()
+    with started(terminal) as found:
         yield found
-    finally:
-        found.close()

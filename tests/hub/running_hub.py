@@ -6,8 +6,10 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from holdfast.client import Hub
@@ -15,12 +17,17 @@ from holdfast.home import Home
 from tests.contract.commands import HOLDFAST, Terminal
 
 
-class RunningHub:
-    """`holdfast up` on a terminal's home."""
+def odd(*words: str) -> tuple[str, ...]:
+    """The program of a hub that is odd in some way; see there."""
+    return (sys.executable, os.path.join(os.path.dirname(__file__), "odd_hub.py"), *words)
 
-    def __init__(self, terminal: Terminal, *words: str):
+
+class RunningHub:
+    """`holdfast up` on a terminal's home, or another program that says where it listens as that does."""
+
+    def __init__(self, terminal: Terminal, *program: str):
         self.terminal = terminal
-        self._words = words
+        self._program = program or (*HOLDFAST, "up", "--json", "--port", "0")
         self._process: subprocess.Popen[str] | None = None
         self.url = self.token = ""
 
@@ -33,7 +40,7 @@ class RunningHub:
         """Until it listens."""
         with open(os.path.join(self.terminal.home.path, "hub.log"), "a") as log:
             self._process = subprocess.Popen(
-                [*HOLDFAST, "up", "--json", "--port", "0", *self._words],
+                self._program,
                 env=self.terminal.env,
                 cwd=self.terminal.cwd,
                 stdin=subprocess.DEVNULL,
@@ -49,8 +56,17 @@ class RunningHub:
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         """End it by a signal; its exit status."""
+        self.signal(number)
+        return self.wait()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Until it has ended; its exit status."""
+        assert self._process is not None
         status = self._process.wait(60)
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -81,17 +97,34 @@ class RunningHub:
 
 
 @contextmanager
-def running(home: Home, cwd: str, config: str = "") -> Iterator[RunningHub]:
-    """A hub on a home; nothing of it is left afterwards."""
-    os.makedirs(cwd, exist_ok=True)
-    terminal = Terminal(home, cwd)
-    terminal.config(config)
-    hub = RunningHub(terminal)
+def started(terminal: Terminal, program: tuple[str, ...] = ()) -> Iterator[RunningHub]:
+    """A hub of a terminal; nothing of it is left afterwards."""
+    hub = RunningHub(terminal, *program)
     try:
         hub.start()
         yield hub
     finally:
         hub.close()
+
+
+@contextmanager
+def running(home: Home, cwd: str, config: str = "", program: tuple[str, ...] = ()) -> Iterator[RunningHub]:
+    """A hub on a home."""
+    os.makedirs(cwd, exist_ok=True)
+    terminal = Terminal(home, cwd)
+    terminal.config(config)
+    with started(terminal, program) as hub:
+        yield hub
+
+
+@contextmanager
+def running_in(folder: Path, config: str = "") -> Iterator[RunningHub]:
+    """A hub on a home that is made in a folder; CWD in the config is where its agents work."""
+    home = Home(str(folder / "home"))
+    home.make()
+    cwd = str(folder / "work")
+    with running(home, cwd, config.replace("CWD", cwd)) as hub:
+        yield hub
 
 
 def script(*steps: dict[str, Any]) -> str:

@@ -110,6 +110,20 @@ def test_without_the_token_nobody_reads_anything(headers: dict[str, str]) -> Non
             access.check(Asked("GET", path, {"host": "localhost", **headers}, None))
 
 
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        f"holdfast_8420={TOKEN}",
+        f'other={{"a": 1, "b": [2]}}; holdfast_8420={TOKEN}',
+        f"a b=c d; =; ;;\x00\xff; holdfast_8420={TOKEN};x",
+        f"holdfast_8420=old; holdfast_8420={TOKEN}",
+    ],
+)
+def test_the_cookie_counts_whatever_cookies_other_programs_have_set(cookie: str) -> None:
+    headers = {"host": "localhost", "cookie": cookie}
+    Access(TOKEN, "127.0.0.1", 8420).check(Asked("GET", "/api/sessions", headers, None))
+
+
 def test_metrics_are_open_on_loopback_only() -> None:
     Access(TOKEN, "::1", 8420).check(Asked("GET", "/metrics", {"host": "localhost"}, None))
     with pytest.raises(errors.Unauthorized):

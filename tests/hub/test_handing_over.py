@@ -19,6 +19,7 @@ from holdfast.client import found
 from holdfast.home import Home
 from holdfast.process import identity
 from tests.contract.commands import Terminal
+from tests.hub.asking import get
 from tests.hub.running_hub import RunningHub, running, script
 
 
@@ -41,14 +42,30 @@ def test_a_prompt_is_run_by_the_hub_where_the_person_is(hub: RunningHub) -> None
     assert owner(alone) != hub.pid
 
 
+@pytest.mark.parametrize("is_up", [True, False])
+def test_who_gives_no_reason_did_it_by_hand(hub: RunningHub, is_up: bool) -> None:
+    session = hub.terminal.run({"say": "x"})["session"]
+    if not is_up:
+        hub.kill()
+    assert hub.terminal.asked("archive", session)["archive"]["reason"] == "by hand"
+    assert hub.terminal.asked("unarchive", session)["state"] == "live"
+    assert hub.terminal.asked("archive", session, "--reason", "")["archive"]["reason"] == ""
+    hub.terminal.asked("unarchive", session)
+    assert hub.terminal.asked("rm", session)["deletion"]["reason"] == "by hand"
+    assert hub.terminal.asked("restore", session)["state"] == "live"
+
+
 def test_all_that_changes_something_goes_through_it(hub: RunningHub) -> None:
     terminal = hub.terminal
     made = terminal.detached({"tool": "shell", "run": "true", "ask": True}, words=["--key", "k"])
     terminal.until_event(made["session"], "permission", answer=None)
+    (asked,) = get(hub, "/api/permissions")["permissions"]
+    assert (asked["session"], asked["task"], asked["name"]) == (made["session"], made["task"], "shell")
+    assert asked["input"] == {"command": "true"}
     refused = terminal.asked_to_fail("run", "-a", "demo", "--key", "k", "more")
     assert (refused["code"], refused["task"]) == ("session_running", made["task"])
     (answered,) = terminal.asked("answer", made["task"], "deny")
-    assert answered["answer"] == "deny"
+    assert answered["answer"] == "deny" and get(hub, "/api/permissions") == {"permissions": []}
     terminal.ended(made["task"])
     terminal.give("resume", "k", "go on", status=0)
     long = terminal.detached({"hang": True}, words=["--key", "k2"])

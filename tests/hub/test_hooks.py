@@ -9,12 +9,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
-from holdfast.home import Home
-from tests.hub.running_hub import RunningHub, running
+from tests.hub.running_hub import RunningHub, running_in
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "forges"
 GITHUB = (FIXTURES / "github-issues-assigned.json").read_bytes()
@@ -31,16 +30,17 @@ repositories."acme/rocket" = {cwd = "CWD"}
 secret = "f3"
 users.dev-bot = {agent = "demo"}
 repositories."acme/rocket" = {cwd = "CWD"}
+[forges.tea]
+kind = "gitea"
+secret = "g3"
+users.dev-bot = {agent = "demo"}
+repositories."acme/rocket" = {cwd = "CWD"}
 """
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    folder = tmp_path_factory.mktemp("hooks")
-    home = Home(str(folder / "home"))
-    home.make()
-    cwd = str(folder / "work")
-    with running(home, cwd, CONFIG.replace("CWD", cwd)) as found:
+    with running_in(tmp_path_factory.mktemp("hooks"), CONFIG) as found:
         yield found
 
 
@@ -65,11 +65,25 @@ def github(hub: RunningHub, body: bytes, delivery: str, secret: str = "s3", even
     return send(hub, "/hooks/github", body, headers)
 
 
-def forgejo(hub: RunningHub, body: bytes, delivery: str, secret: str = "f3") -> Any:
+def forgejo(
+    hub: RunningHub,
+    body: bytes,
+    delivery: str,
+    secret: str = "f3",
+    name: str = "forgejo",
+    event: str = "issues",
+) -> Any:
+    """As Forgejo sends it: in the words of Gitea and of GitHub too; as Gitea does where that is the name."""
     made = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    names = {"Event": "issues", "Event-Type": "issue_assign", "Delivery": delivery, "Signature": made}
-    headers = {f"X-{kind}-{name}": text for kind in ("Forgejo", "Gitea") for name, text in names.items()}
-    return send(hub, "/hooks/forgejo", body, headers)
+    said = {"Event": event, "Event-Type": "issue_assign", "Delivery": delivery, "Signature": made}
+    kinds = ("Forgejo", "Gitea", "Gogs") if name == "forgejo" else ("Gitea", "Gogs")
+    headers = {f"X-{kind}-{what}": text for kind in kinds for what, text in said.items()}
+    headers |= {
+        "X-GitHub-Event": event,
+        "X-GitHub-Delivery": delivery,
+        "X-Hub-Signature-256": f"sha256={made}",
+    }
+    return send(hub, f"/hooks/{name}", body, headers)
 
 
 def numbered(delivery: bytes, number: int, **more: Any) -> bytes:
@@ -109,11 +123,29 @@ def test_a_replay_after_the_hub_was_killed_is_still_the_same_task(hub: RunningHu
     assert len(hub.client().tasks(session="github:dev-bot:acme/rocket:1200")) == 1
 
 
-def test_an_issue_that_is_assigned_again_goes_on_in_its_thread(hub: RunningHub) -> None:
-    _, told = github(hub, numbered(GITHUB, 1300), "d-3")
+@pytest.mark.parametrize(("send_as", "given"), [(github, GITHUB), (forgejo, FORGEJO)])
+def test_an_issue_that_is_taken_away_and_assigned_again_goes_on_in_its_thread(
+    hub: RunningHub, send_as: Any, given: bytes
+) -> None:
+    _, told = send_as(hub, numbered(given, 1300), "d-3")
     hub.terminal.ended(told["task"])
-    _, again = github(hub, numbered(GITHUB, 1300, updated_at="2026-11-03T00:00:00Z"), "d-4")
+    taken = json.loads(numbered(given, 1300, updated_at="2026-11-02T00:00:00Z", assignees=[]))
+    status, away = send_as(hub, json.dumps({**taken, "action": "unassigned"}).encode(), "d-4")
+    assert status == 200 and away["task"] is None and "not assigned" in away["ignored"]
+    _, again = send_as(hub, numbered(given, 1300, updated_at="2026-11-03T00:00:00Z"), "d-5")
     assert again["task"] != told["task"] and again["session"] == told["session"]
+    assert hub.terminal.ended(again["task"])["status"] == "succeeded"
+
+
+def test_taking_an_issue_away_stops_nothing(hub: RunningHub) -> None:
+    _, told = github(hub, numbered(GITHUB, 1350, title='<<[{"tool": "waits", "run": "sleep 600"}]>>'), "d-6")
+    hub.terminal.until_event(told["session"], "tool_progress")
+    github(hub, numbered(GITHUB, 1350).replace(b'"assigned"', b'"unassigned"'), "d-7")
+    _, again = github(hub, numbered(GITHUB, 1350, title="more"), "d-8")
+    statuses = {task["id"]: task["status"] for task in hub.client().tasks(session=told["session"])}
+    assert statuses == {told["task"]: "running", again["task"]: "queued"}
+    hub.client().cancel(again["task"])
+    hub.client().cancel(told["task"], now=True)
 
 
 def test_forgejo(hub: RunningHub) -> None:
@@ -124,14 +156,28 @@ def test_forgejo(hub: RunningHub) -> None:
     )
 
 
+def test_gitea(hub: RunningHub) -> None:
+    status, told = forgejo(hub, FORGEJO, "g-1", secret="g3", name="tea")
+    assert status == 200 and told["dispatched"][0]["key"] == "tea:dev-bot:acme/rocket:31"
+    assert forgejo(hub, FORGEJO, "g-2", secret="f3", name="tea")[0] == 401
+
+
 def test_a_wrong_signature_is_not_let_in(hub: RunningHub) -> None:
     before = keys(hub)
     body = numbered(GITHUB, 1400)
+    weak = hmac.new(b"s3", body, hashlib.sha1).hexdigest()
+    strong = hmac.new(b"s3", body, hashlib.sha256).hexdigest()
+    names = {"X-GitHub-Event": "issues", "X-GitHub-Delivery": "w-4"}
     for answer in (
         github(hub, body, "w-1", secret="guessed"),
         send(hub, "/hooks/github", body, {"X-GitHub-Event": "issues", "X-GitHub-Delivery": "w-2"}),
         forgejo(hub, body, "w-3", secret="s3"),
         send(hub, "/hooks/github", body, {"Authorization": f"Bearer {hub.token}"}),
+        send(hub, "/hooks/github", body, {**names, "X-Hub-Signature": f"sha1={weak}"}),
+        send(hub, "/hooks/github", body, {**names, "X-Hub-Signature-256": f"sha1={weak}"}),
+        send(hub, "/hooks/github", body, {**names, "X-Hub-Signature-256": strong}),
+        send(hub, "/hooks/github", body, {**names, "X-Hub-Signature-256": ""}),
+        send(hub, "/hooks/forgejo", body, {**names, "X-Forgejo-Signature": f"sha256={strong}"}),
     ):
         assert answer[0] == 401 and answer[1]["code"] == "unauthorized"
     assert keys(hub) == before
@@ -144,6 +190,8 @@ def test_what_is_not_for_us_is_ignored_and_says_why(hub: RunningHub) -> None:
     for body, event, why in (
         (json.dumps(other).encode(), "issues", "'acme/unknown' is not configured"),
         ((FIXTURES / "github-ping.json").read_bytes(), "ping", "not about issues"),
+        (GITHUB, "issue_comment", "not about issues"),
+        (b"{}", "issues", "was '', not assigned"),
         (GITHUB.replace(b'"assigned"', b'"unassigned"'), "issues", "not assigned"),
     ):
         status, told = github(hub, body, f"i-{why}", event=event)
@@ -152,9 +200,26 @@ def test_what_is_not_for_us_is_ignored_and_says_why(hub: RunningHub) -> None:
 
 
 def test_what_cannot_be_read_is_bad_input(hub: RunningHub) -> None:
-    for body in (b"", b"no json", b"payload=%7B%7D", b'{"action": "assigned"}'):
+    for body in (b"", b"no json", b"[]", b"\xff", b'{"action": "assigned"}'):
         status, told = github(hub, body, "b-1")
         assert status == 400 and told["code"] == "bad_input"
+
+
+def test_a_webhook_that_is_set_to_forms_is_told_what_to_set(hub: RunningHub) -> None:
+    body = b"payload=" + quote(GITHUB).encode()
+    made = hmac.new(b"s3", body, hashlib.sha256).hexdigest()
+    form = {"Content-Type": "application/x-www-form-urlencoded", "X-Hub-Signature-256": f"sha256={made}"}
+    names = {"X-GitHub-Event": "issues", "X-GitHub-Delivery": "b-2"}
+    status, told = send(hub, "/hooks/github", body, {**form, **names})
+    assert status == 400 and told["code"] == "bad_input"
+    assert told["hint"] == "the webhook's content type must be application/json"
+
+
+def test_a_delivery_without_its_names_is_none(hub: RunningHub) -> None:
+    made = hmac.new(b"s3", GITHUB, hashlib.sha256).hexdigest()
+    for names in ({}, {"X-GitHub-Event": "issues"}, {"X-GitHub-Delivery": "b-3"}):
+        status, told = send(hub, "/hooks/github", GITHUB, {"X-Hub-Signature-256": f"sha256={made}", **names})
+        assert status == 400 and told["code"] == "bad_input" and "x-github-" in told["detail"]
 
 
 def test_a_forge_that_is_not_configured_is_not_found(hub: RunningHub) -> None:

@@ -109,7 +109,61 @@ def test_concurrent_patches_lose_nothing(any_hub: RunningHub) -> None:
     assert session["version"] == len(names) + 1
 
 
-def test_no_patch_touches_a_token(hub: RunningHub) -> None:
+def test_a_patch_touches_only_what_it_names(any_hub: RunningHub) -> None:
+    hub = any_hub
+    where = f"/api/sessions/{done(hub)}"
+    first = {"theirs": {"unknown": [1, {"deep": None}], "x": "\u2028"}, "1": 1.5, "": {}, "gone": 0}
+    assert ask(hub, "PATCH", where, {"version": 1, "metadata": first}).json["metadata"] == first
+    second = {"theirs": {"x": None, "new": True}, "gone": None, "absent": None}
+    told = ask(hub, "PATCH", where, {"version": 2, "metadata": second}).json
+    kept = {"theirs": {"unknown": [1, {"deep": None}], "new": True}, "1": 1.5, "": {}}
+    assert (told["metadata"], told["version"]) == (kept, 3)
+    titled = ask(hub, "PATCH", where, {"version": 3, "title": "only that", "metadata": {}}).json
+    assert titled["title"] == "only that" and titled["metadata"] == kept
+    before = get(hub, where)
+    stale = refused(ask(hub, "PATCH", where, {"version": 2, "metadata": {"n": 1}}), 409, "version_mismatch")
+    assert stale["version"] == before["session"]["version"] and stale["metadata"] == kept
+    refused(ask(hub, "PATCH", where, {"version": 99, "metadata": {"n": 1}}), 409, "version_mismatch")
+    hub.kill()
+    hub.start()
+    assert get(hub, where)["session"]["metadata"] == kept
+    assert get(hub, where)["tokens"] == before["tokens"]
+
+
+def test_a_token_stays_whatever_is_done_to_its_session(any_hub: RunningHub) -> None:
+    """Patches, archiving, deleting, restoring and titles, from several sides at once."""
+    hub = any_hub
+    session = done(hub)
+    where = f"/api/sessions/{session}"
+    tokens = get(hub, where)["tokens"]
+    assert [token["status"] for token in tokens] == ["current"]
+
+    def change(number: int) -> set[int]:
+        seen = set()
+        for turn in range(8):
+            version = get(hub, where)["session"]["version"]
+            patch = {"version": version, "metadata": {f"k{number}": turn}, "title": f"{number}/{turn}"}
+            seen.add(ask(hub, "PATCH", where, patch).status)
+            verb = ("archive", "unarchive", "restore")[(number + turn) % 3]
+            seen.add(ask(hub, "POST", f"{where}/{verb}").status)
+            if (number + turn) % 4 == 0:
+                seen.add(ask(hub, "DELETE", where).status)
+            assert get(hub, where)["tokens"] == tokens
+        return seen
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        assert set.union(*pool.map(change, range(4))) <= {200, 409}
+    ask(hub, "POST", f"{where}/restore")
+    ask(hub, "POST", f"{where}/unarchive")
+    assert get(hub, where)["session"]["state"] == "live"
+    assert get(hub, where)["tokens"] == tokens
+    resumed = ask(hub, "POST", f"{where}/resume", {"prompt": script({"say": "still here"})})
+    assert resumed.status == 201 and ended(hub, resumed.json["task"])["status"] == "succeeded"
+    assert get(hub, where)["tokens"][0]["native_id"] == tokens[0]["native_id"]
+
+
+def test_no_patch_touches_a_token(any_hub: RunningHub) -> None:
+    hub = any_hub
     where = f"/api/sessions/{done(hub)}"
     before = get(hub, where)
     fields = sorted(Registry.from_config({}).token_rules().fields)

@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 from contextlib import suppress
+from http.client import HTTPConnection, HTTPResponse
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -54,10 +56,32 @@ def test_it_ends_cleanly_and_leaves_the_agents_running(hub: RunningHub, number: 
     assert [life["end"] for life in lives] == ["stopped", "running"]
 
 
+@pytest.mark.parametrize("sent", [0, 25], ids=["nothing", "half a head"])
+def test_who_has_come_before_the_end_is_still_answered(hub: RunningHub, sent: int) -> None:
+    place = urlsplit(hub.url)
+    request = f"GET /healthz HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode()
+    kept = HTTPConnection(str(place.hostname), place.port, timeout=60)
+    with socket.create_connection((place.hostname, place.port), timeout=60) as line:
+        line.sendall(request[:sent])
+        for _ in range(3):  # by then the hub has heard of the line, too
+            kept.request("GET", "/healthz")
+            kept.getresponse().read()
+        hub.signal(signal.SIGTERM)
+        assert kept.sock.recv(1) == b""  # the hub has begun to close
+        line.sendall(request[sent:])
+        answer = HTTPResponse(line)
+        answer.begin()
+        assert answer.status == 200 and json.loads(answer.read())["version"]
+        assert line.recv(1) == b""
+    kept.close()
+    assert hub.wait() == 0
+
+
 def test_a_second_one_is_told_who_holds_the_home(hub: RunningHub) -> None:
     problem = hub.terminal.asked_to_fail("up", "--port", "0", status=6)
     assert problem["code"] == "store_busy"
     assert f"`holdfast up`, process {hub.pid}" in problem["message"]
+    assert problem["hint"] == f"it is at {hub.url}/?token={hub.token}"
 
 
 def test_a_port_that_is_taken_is_said_so_unless_any_will_do(hub: RunningHub) -> None:
@@ -97,28 +121,39 @@ def test_the_address_is_printed_for_a_person_to_open(hub: RunningHub) -> None:
         assert process.wait(60) == 0
 
 
-def test_a_ghost_of_a_run_is_gone_before_anybody_can_ask(hub: RunningHub) -> None:
+def test_a_ghost_of_a_run_is_gone_before_anybody_can_ask(any_hub: RunningHub) -> None:
+    hub = any_hub
     made = begin(hub, {"say": "begun"}, {"tool": "waits", "run": "sleep 600"}, key="thread:1")
     until_said(hub, made["session"], "begun")
     before = _events(hub, made["session"])
     hub.kill(signal.SIGKILL)
     hub.terminal.end_all()
     hub.start()
-    session = get(hub, "/api/sessions/thread%3A1")["session"]
+    session = get(hub, "/api/sessions/thread%3A1")["session"]  # the very first thing that is asked
     assert session["last_status"] == "interrupted"
+    assert get(hub, f"/api/tasks/{made['task']}")["status"] == "interrupted"
+    assert get(hub, "/api/sessions?status=running")["sessions"] == []
+    assert [one["id"] for one in get(hub, "/api/sessions?status=interrupted")["sessions"]] == [session["id"]]
     assert get(hub, "/api/sessions/thread%3A1/verdict")["action"] == "fresh"
     assert get(hub, "/api/overview")["running"] == 0
     assert [task["id"] for task in get(hub, "/api/overview")["interrupted"]] == [made["task"]]
     assert [one["task"] for one in get(hub, "/healthz")["healed"]["settled"]] == [made["task"]]
     after = _events(hub, made["session"])
-    assert after[: len(before)] == before and len(after) > len(before)
+    assert after[: len(before)] == before  # nothing of it was touched; what was found out is added
+    assert {e["kind"] for e in after[len(before) :]} <= {"task", "tool_summary", "notice", "error"}
+    assert [e["seq"] for e in after] == list(range(1, len(after) + 1)) and len(after) > len(before)
     assert [life["end"] for life in get(hub, "/api/lives")["lives"]] == ["killed", "running"]
+    hub.kill(signal.SIGKILL)
+    hub.start()
+    assert _events(hub, made["session"]) == after  # settled once
+    assert get(hub, "/api/sessions/thread%3A1")["session"] == session
+    assert get(hub, "/healthz")["healed"]["settled"] == []
 
 
 def test_a_database_that_is_deleted_under_it_is_rebuilt_and_readers_are_told(hub: RunningHub) -> None:
     made = begin(hub, {"say": "kept"})
     hub.terminal.until(lambda: get(hub, f"/api/tasks/{made['task']}")["status"] == "succeeded")
-    _until_mirrored(hub, made["session"])
+    until_mirrored(hub, made["session"])
     before = _events(hub, made["session"])
     reading = Listening(hub, f"/api/sessions/{made['session']}/stream")
     ids = [reading.event()["id"] for _ in before]
@@ -135,7 +170,7 @@ def test_a_database_that_is_deleted_under_it_is_rebuilt_and_readers_are_told(hub
     assert "session_missing" in [done["code"] for done in get(hub, "/healthz")["healed"]["done"]]
     once_more = begin(hub, {"say": "works"})
     hub.terminal.until(lambda: get(hub, f"/api/tasks/{once_more['task']}")["status"] == "succeeded")
-    foreign = Listening(hub, f"/api/sessions/{made['session']}/stream", **{"Last-Event-ID": ids[-1]})
+    foreign = Listening(hub, f"/api/sessions/{made['session']}/stream", last=ids[-1])
     assert json.loads(foreign.event("gap")["data"])["why"]
     assert json.loads(foreign.event()["data"])["event"]["seq"] == 1
     foreign.close()
@@ -178,7 +213,7 @@ def _events(hub: RunningHub, session: str) -> list[dict[str, Any]]:
     return found
 
 
-def _until_mirrored(hub: RunningHub, session: str) -> None:
+def until_mirrored(hub: RunningHub, session: str) -> None:
     last = get(hub, f"/api/sessions/{session}")["session"]["events"]
 
     def is_level() -> bool:

@@ -94,7 +94,7 @@ def test_the_repair_is_the_expected_one_and_can_be_undone(case: str, tmp_path: P
     again = patient.look()
     assert not again.plan
     assert set(receipt.actions) == {f.id for f in found.findings if f.safe}
-    with pytest.raises(errors.PlanChanged):
+    with pytest.raises(errors.PlanChanged, match=f"carried out before, as {receipt.id}"):
         operation.apply(home, patient, found.fingerprint)
     operation.undo(home, patient, receipt)
     assert files(path.parent) == bytes_before

@@ -28,7 +28,12 @@ values = st.recursive(
     max_leaves=6,
 )
 keys = st.sampled_from(
-    [*TOKENS, "flavor", "path", "host", "lifecycleState", "hostPid", "homeDir", "piResumeAttempt", "worktree"]
+    [
+        *TOKENS,
+        *("flavor", "path", "host", "lifecycleState", "hostPid", "homeDir", "worktree", "forkedFrom"),
+        *("piResumeAttempt", "ptyResumeAttempt", "opencodeClearOperation", "supersededBySessionId"),
+        *("archiveReason", "cursorSessionProtocol", "piImportState"),
+    ]
 )
 flavors = st.sampled_from([*FLAVORS, "", "unheard of"])
 objects = st.dictionaries(keys | st.text(), values, max_size=8).flatmap(
@@ -52,7 +57,9 @@ said = (
     | st.binary(max_size=60)
     | st.binary().map(lambda b: b"\x28\xb5\x2f\xfd" + b)
 )
-rows = st.tuples(stored, st.integers(0, 9) | st.none(), st.lists(said, max_size=4), st.booleans())
+odd = st.none() | st.floats(allow_nan=False) | st.text(max_size=3) | st.just(2**63 - 1)
+counters = st.integers(-1, 9) | odd
+rows = st.tuples(stored, counters, st.lists(said, max_size=4), st.booleans())
 
 
 def build(path: Path, sessions: list[tuple[Any, Any, list[bytes], bool]]) -> None:
@@ -115,11 +122,29 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
             old, new = Metadata(metadata).fields, Metadata(after[name][0]).fields
             assert after[name][1:] == (version + 1, seq + 1)
             changed = {key for key in new if key not in old or new[key] != old[key]}
-            assert old.keys() <= new.keys() and changed <= {*TOKENS, "flavor", "path"}
+            assert old.keys() <= new.keys() and changed <= {*TOKENS, "flavor", "path", "host"}
             assert all(not isinstance(old.get(key), str) or not old[key] for key in changed)
         assert not patient.look().plan
         operation.undo(home, patient, receipt)
         assert files(folder) == bytes_before
+
+
+spaces = st.sampled_from(["", " ", "\n", "\t \r\n"])
+
+
+@settings(deadline=None, max_examples=300)
+@given(objects, spaces, st.booleans(), st.dictionaries(keys, st.text(), max_size=3))
+def test_setting_keys_keeps_every_other_value(
+    old: dict[str, Any], space: str, ascii_only: bool, new: dict[str, str]
+) -> None:
+    text = json.dumps(old, ensure_ascii=ascii_only, separators=(f",{space}", f"{space}:"))
+    metadata = Metadata(f"{space}{text}{space}".encode(errors="replace"))
+    if not metadata.is_object:
+        assert "NaN" in text or "Infinity" in text
+        return
+    written = metadata.with_keys(new)
+    assert written is not None and json.loads(written) == {**metadata.fields, **new}
+    assert metadata.with_keys({}) is not None
 
 
 @settings(deadline=None, max_examples=60)

@@ -110,7 +110,12 @@ def test_what_is_not_an_assignment_of_an_issue_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"null", b"\xff", b"payload=%7B%7D", b'{"action":"assigned"}', b'{"action":7}']
+    "body",
+    [
+        *(b"", b"[]", b"null", b"\xff", b"payload=%7B%7D", b'{"action":"assigned"}', b'{"action":7}'),
+        *(b"[" * 90_000, b'{"x":' * 90_000, b'{"x":"\xff","action":"assigned"}'),
+    ],
+    ids=lambda body: repr(body[:30]),
 )
 def test_a_body_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(errors.BadInput):
@@ -133,7 +138,7 @@ def test_the_names_of_a_delivery() -> None:
 # --- from an assignment to a wish
 
 
-def test_a_wish_has_key_prompt_and_an_id_of_its_delivery() -> None:
+def test_a_wish_has_key_prompt_and_an_id_of_what_was_signed() -> None:
     of = forge(worktree=True, permissions="allow", template="{repository}#{number} for {user}: {body}")
     thread = only_thread(of, assigned())
     wish = wishing.wish(of, assigned(), thread, STAMP)
@@ -142,8 +147,8 @@ def test_a_wish_has_key_prompt_and_an_id_of_its_delivery() -> None:
     assert "says {title} and" in wish.prompt  # what the issue says is not looked at again
     assert (wish.agent, wish.cwd, wish.queue) == ("demo", "/src/rocket", True)
     assert (wish.worktree, wish.permissions) == (True, "allow")
-    again = wishing.wish(of, assigned(), thread, STAMP)
-    other = wishing.wish(of, assigned(), thread, STAMP._replace(delivery="guid-2"))
+    again = wishing.wish(of, assigned(), thread, STAMP._replace(delivery="forged"))
+    other = wishing.wish(of, assigned(), thread, STAMP._replace(digest="d2"))
     assert wish.task == again.task != other.task
 
 
@@ -233,9 +238,16 @@ def test_nothing_but_a_name_means_anything() -> None:
         ({"github": table(template="{titel}")}, "has {titel}; known are forge, user"),
         ({"github": table(users={"a": {"agent": "x", "cwd": "src"}})}, "[forges.github.users.a]: cwd"),
         ({"github": table(time_limit_s=0)}, "time_limit_s must be more"),
-        ({"github": table(sekret="x")}, "sekret"),
+        ({"github": table(time_limit_s="1h")}, "forges.github.time_limit_s: expected `float | null`"),
+        ({"github": table(users={"a": {"agent": 7}})}, "forges.github.users.a.agent: expected `str | null`"),
+        (
+            {"github": table(repositories={"a/b": {"worktree": 1}})},
+            'forges.github.repositories."a/b".worktree: expected `bool | null`',
+        ),
+        ({"github": table(users={"a": "demo"})}, "forges.github.users.a must be a table"),
+        ({"github": table(senders="ann")}, "forges.github.senders: expected `array`"),
         ({"Git Hub": table()}, "a forge's name"),
-        ({"github": []}, "[forges.github]"),
+        ({"github": []}, "forges.github must be a table: [forges.github]"),
         ([], "forges must be a table"),
     ],
 )
@@ -243,6 +255,30 @@ def test_what_is_wrong_with_a_config_is_named(tables: Any, told: str) -> None:
     with pytest.raises(errors.BadInput) as refusal:
         settings.read({"forges": tables})
     assert told in refusal.value.message and refusal.value.hint == "see docs/forges.md"
+
+
+@pytest.mark.parametrize(
+    ("more", "told", "hint"),
+    [
+        ({"sekret": "x"}, "[forges.github] has no setting 'sekret'", "did you mean 'secret'?"),
+        (
+            {"users": {"a": {"agnet": "demo"}}},
+            "[forges.github.users.a] has no setting 'agnet'",
+            "did you mean 'agent'?",
+        ),
+        (
+            {"repositories": {"a/b": {"dir": "/x"}}},
+            "[forges.github.repositories.\"a/b\"] has no setting 'dir'",
+            "known: agent, cwd, worktree, permissions, time_limit_s, template",
+        ),
+    ],
+)
+def test_an_unknown_setting_is_named_and_what_may_be_meant(
+    more: dict[str, Any], told: str, hint: str
+) -> None:
+    with pytest.raises(errors.BadInput) as refusal:
+        settings.read({"forges": {"github": table(**more)}})
+    assert refusal.value.message == f"config.toml: {told}" and refusal.value.hint == hint
 
 
 def test_a_secret_from_a_file(tmp_path: Path) -> None:

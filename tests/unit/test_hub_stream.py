@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
@@ -12,6 +14,8 @@ from holdfast.hub.feed import Feed
 from holdfast.hub.frame import Frame, Place
 from holdfast.hub.recent import Recent
 from holdfast.model.event import Event
+from holdfast.store.contract import Change, Changes, Store
+from holdfast.work.context import Unfinished
 
 AT = "2026-01-31T12:00:00.000000Z"
 
@@ -122,11 +126,65 @@ async def test_what_is_said_fast_is_told_seldom_but_to_its_end() -> None:
     told: list[str] = []
     for _ in range(100):
         said[0] += "b"
-        feed.overhear("s1", "t1", lambda: ("assistant", said[0]))
+        feed.speech.overhear("s1", "t1", lambda: ("assistant", said[0]))
     while not told or told[-1] != said[0]:
         piece, _ = await reader.take(0)
         told += [json.loads(line[6:])["text"] for line in piece.decode().split("\n") if line[:5] == "data:"]
     assert len(told) == 2
+
+
+def texts(piece: bytes) -> list[str]:
+    """What the partials of a piece say."""
+    rows = [json.loads(line[6:]) for line in piece.decode().split("\n") if line.startswith("data: ")]
+    return [row["text"] for row in rows if "text" in row]
+
+
+def saying(text: str) -> Unfinished:
+    return lambda: ("assistant", text) if text else None
+
+
+async def test_who_joins_in_the_middle_is_told_at_once_what_is_being_said() -> None:
+    feed = Feed()
+    said = {"t1": ("s1", "one"), "t2": ("s2", "two"), "t3": ("s1", ""), "t4": ("s1", "gone")}
+    for task, (session, text) in said.items():
+        feed.speech.overhear(session, task, saying(text))
+    feed.speech.overhear("s1", "t4", None)  # another has it now, or it has ended
+    for which, ought in (("s1", ["one"]), ("s2", ["two"]), ("s3", []), (None, ["one", "two"])):
+        reader = feed.join(which)
+        reader.go_live()
+        feed.speech.catch_up(reader)
+        reader.put(made(1, task="other"))
+        assert texts((await reader.take(0))[0]) == ought
+
+
+class OneChange:
+    """A store in which one event comes, and then nothing more."""
+
+    async def follow(self, cursor: str) -> AsyncIterator[Changes]:
+        """See `Store`."""
+        yield Changes([Change("epoch.1", "s1", made(1).event)], "epoch.1", False, False)
+        await asyncio.Event().wait()
+
+
+async def test_an_event_does_not_hide_what_is_said_behind_it() -> None:
+    """The driver is ahead of the feed: when the event of a block comes, the next block may be half said."""
+    feed = Feed()
+    reader = feed.join("s1")
+    reader.go_live()
+    feed.speech.overhear("s1", "t1", lambda: ("assistant", "the next"))
+    running = asyncio.create_task(feed.run(cast(Store, OneChange()), "epoch.0"))
+    piece = b""
+    while not places(piece):
+        piece, place = await reader.take(0)
+    while not texts(piece):
+        piece, place = await asyncio.wait_for(reader.take(place), 60)
+    assert texts(piece) == ["the next"]
+    running.cancel()
+
+
+def test_half_a_character_goes_over_a_stream() -> None:
+    assert b"a\\ud83d" in made(1, text="a\ud83d").in_all()
+    assert texts(frame.partial("s1", "t1", "assistant", "b\ud83d")) == ["b\ud83d"]
 
 
 async def test_a_log_that_became_another_is_begun_anew() -> None:

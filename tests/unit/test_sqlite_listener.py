@@ -11,7 +11,7 @@ from holdfast.store.sqlite.store import SqliteListener
 
 async def test_a_cancellation_that_comes_with_news_is_not_lost() -> None:
     for beat in (0.0, 0.001, 0.006, 0.02):
-        listener = SqliteListener(set(), apsw.Connection(":memory:"))
+        listener = SqliteListener(":memory:", set(), apsw.Connection(":memory:"))
 
         async def follow(listener: SqliteListener = listener) -> None:
             while True:

@@ -56,4 +56,4 @@ def test_settings_are_read() -> None:
 def test_a_wrong_setting_is_one_clear_line(config: dict[str, Any]) -> None:
     with pytest.raises(errors.BadInput) as caught:
         settings.read(config)
-    assert caught.value.message.startswith("config: ") and "\n" not in caught.value.message
+    assert caught.value.message.startswith("config.toml: ") and "\n" not in caught.value.message

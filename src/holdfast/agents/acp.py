@@ -22,9 +22,9 @@ def entry(name: str, table: Mapping[str, Any]) -> Agent:
     """
     title, command = table.get("title", name), table.get("command", ())
     if not isinstance(title, str) or not title:
-        raise BadInput(f"config: agents.{name}.title must be text")
+        raise BadInput(f"config.toml: agents.{name}.title must be text")
     if not isinstance(command, (list, tuple)) or not all(isinstance(word, str) and word for word in command):
-        raise BadInput(f"config: agents.{name}.command must be a list of words")
+        raise BadInput(f"config.toml: agents.{name}.command must be a list of words")
     return Agent(
         name=name,
         title=title,

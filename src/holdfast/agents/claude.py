@@ -26,6 +26,7 @@ def launch(job: Job) -> Launch:
     """Long-lived, spoken to by stream-json, every permission decided by us."""
     argv = [*job.program, "-p", "--input-format", "stream-json", "--output-format", "stream-json"]
     argv += ["--verbose", "--permission-prompt-tool", "stdio", "--replay-user-messages"]
+    argv += ["--include-partial-messages"]
     if job.fork_of is not None:
         argv += ["--resume", job.fork_of, "--fork-session"]
         argv += ["--resume-session-at", job.fork_at] if job.fork_at is not None else []
@@ -90,6 +91,9 @@ AGENT = Agent(
         "DISABLE_AUTOUPDATER": "1",
     },
     traps=(
+        Trap(
+            "cannot be run by Holdfast: it does not know all the options that it is given", before=(1, 0, 109)
+        ),
         Trap("a kill before its first reply leaves nothing that could be resumed", before=(2, 1, 45)),
         Trap("forgets in silence a tool call that a crash cut off, when resumed", before=(2, 1, 265)),
         Trap("resumes a conversation only from the directory that it began in", before=(2, 1, 198)),

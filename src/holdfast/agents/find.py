@@ -93,24 +93,24 @@ def _configured(agent: Agent, command: Any, env: Mapping[str, str]) -> tuple[str
     """A whole command line is run as it is written."""
     words = command if isinstance(command, list) else None
     if not words or not all(isinstance(word, str) and word for word in words):
-        raise BadInput(f"config: agents.{agent.name}.command must be a list of words")
+        raise BadInput(f"config.toml: agents.{agent.name}.command must be a list of words")
     program = _expanded(words[0], env)
     place = program if os.path.isabs(program) else next(_on_path(program, env), None)
     if place is None or not _can_run(place):
-        raise BadInput(f"config: agents.{agent.name}.command: there is no program {words[0]!r}")
+        raise BadInput(f"config.toml: agents.{agent.name}.command: there is no program {words[0]!r}")
     return place, (place, *words[1:])
 
 
 def _at(agent: Agent, path: Any, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     if not isinstance(path, str) or not path:
-        raise BadInput(f"config: agents.{agent.name}.path must be the path of a program")
+        raise BadInput(f"config.toml: agents.{agent.name}.path must be the path of a program")
     place = _expanded(path, env)
     if not os.path.isabs(place) or not _can_run(place):
-        raise BadInput(f"config: agents.{agent.name}.path: there is no program at {path!r}")
+        raise BadInput(f"config.toml: agents.{agent.name}.path: there is no program at {path!r}")
     true = _true_program(agent, place)
     if not true:
         raise BadInput(
-            f"config: agents.{agent.name}.path: {path!r} only starts a program that is not there",
+            f"config.toml: agents.{agent.name}.path: {path!r} only starts a program that is not there",
             hint=f"install it again: {agent.install}" if agent.install else "",
         )
     return place, true

@@ -41,9 +41,9 @@ class Registry:
         extra = []
         for name, table in agents.items():
             if not isinstance(table, dict):
-                raise BadInput(f"config: agents.{name} must be a table")
+                raise BadInput(f"config.toml: agents.{name} must be a table")
             if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-                raise BadInput(f"config: {name!r} is no name for an agent; use letters, digits and -")
+                raise BadInput(f"config.toml: {name!r} is no name for an agent; use letters, digits and -")
             if any(name == known.name for known in KNOWN):
                 continue  # settings of an agent that we know
             extra.append(acp.entry(name, table))

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from typing import Any
 
-from holdfast.cli import background, handing, options, output
+from holdfast.cli import background, handing, options, output, telling
 from holdfast.cli.changing import changing
 from holdfast.cli.who import who
 
@@ -37,9 +37,7 @@ def run(given: argparse.Namespace) -> int:
         output.json_line(answered)
     else:
         for body in answered:
-            output.text(
-                f"{body['answer']}: {output.plain(body.get('name'))} {output.plain(body.get('input'))}"
-            )
+            output.text(f"{body['answer']}: {telling.call(body)}")
     return 0
 
 

@@ -71,16 +71,18 @@ def parser(name: str) -> argparse.ArgumentParser:
     made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
     if verb.reasoned:
         made.add_argument("--reason", default="by hand", help="kept with it")
+    else:
+        made.set_defaults(reason="")
     if name == "restore":
         made.add_argument("--native", action="store_true", help="the agent's own transcript, from our copy")
         made.add_argument("--dry-run", action="store_true", help="with --native: only show what it would do")
-    made.set_defaults(verb=verb, reason="", native=False)
+    made.set_defaults(verb=verb)
     return made
 
 
 def run(given: argparse.Namespace) -> int:
     """Make the change and say so."""
-    if given.native:
+    if given.verb is VERBS["restore"] and given.native:
         from holdfast.cli import transcripts
 
         return transcripts.restore(given)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast import errors
-from holdfast.cli import options, output
+from holdfast.cli import findings, options, output
 
 if TYPE_CHECKING:
     from holdfast.doctor.case import Receipt
@@ -31,7 +34,7 @@ def parser(name: str) -> argparse.ArgumentParser:
         metavar="SESSION=TOKEN",
         action="append",
         default=[],
-        help="of several conversations that could be meant, this one; also with --apply",
+        help="the conversation that is meant, of several or as only you know; also with --apply",
     )
     do = made.add_mutually_exclusive_group()
     do.add_argument("--apply", metavar="PLAN", help="the plan's fingerprint, or a file with --json output")
@@ -67,20 +70,22 @@ def _look(given: argparse.Namespace, target: str, home: Home, location: Location
         return asyncio.run(own.diagnose(home, location))
     from holdfast.doctor import operation
 
-    return operation.look(home, _patient(given, target), _progress())
+    with _progress() as progress:
+        return operation.look(home, _patient(given, target), progress)
 
 
 def _apply(given: argparse.Namespace, target: str, home: Home, location: Location) -> Receipt:
     plan = _fingerprint(given.apply, target)
-    if given.path is None:
-        import asyncio
+    with _progress() as progress:
+        if given.path is None:
+            import asyncio
 
-        from holdfast.doctor import own
+            from holdfast.doctor import own
 
-        return asyncio.run(own.apply(home, location, plan, _progress()))
-    from holdfast.doctor import operation
+            return asyncio.run(own.apply(home, location, plan, progress))
+        from holdfast.doctor import operation
 
-    return operation.apply(home, _patient(given, target), plan, _progress())
+        return operation.apply(home, _patient(given, target), plan, progress)
 
 
 def _patient(given: argparse.Namespace, target: str) -> Patient:
@@ -136,13 +141,14 @@ def _show(found: Diagnosis, given: argparse.Namespace) -> None:
     if not found.shown:
         print("nothing is wrong")
         return
-    output.table(
-        ("SUBJECT", "CODE", "WHAT", "REPAIR"),
-        [(f.subject, f.code, f.text, f.action or "none: left alone") for f in found.shown],
-    )
-    if found.plan:
-        where = " ".join(["self"] if given.path is None else [found.target, given.path])
-        print(f"to do all of this: holdfast doctor {where} --apply {found.fingerprint}")
+    findings.show(found)
+    if not found.plan:
+        return
+    words = ["holdfast", "doctor", *(["self"] if given.path is None else [found.target, given.path])]
+    words += [word for choice in given.choose for word in ("--choose", choice)]
+    print(f"to mend that: {shlex.join([*words, '--apply', found.fingerprint])}")
+    if given.path is not None and (signs := _patient(given, found.target).running()):
+        output.text(f"but {found.target} is running: {'; '.join(signs)}; end it first")
 
 
 def _show_receipt(receipt: Receipt, as_json: bool) -> None:
@@ -160,17 +166,16 @@ def _show_receipt(receipt: Receipt, as_json: bool) -> None:
         print(f"to take it back: holdfast doctor --undo {receipt.id}")
 
 
-def _progress() -> Progress | None:
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """A bar that is gone when the work is over, however it ends."""
     if not sys.stderr.isatty():
-        return None
+        yield None
+        return
     from holdfast.cli.progress import Bar
 
     bar = Bar("doctor", 1.0)
-
-    def show(done: int, of: int, what: str) -> None:
-        if done + 1 < of:
-            bar.at((done + 1) / of, what)
-        else:
-            bar.end()
-
-    return show
+    try:
+        yield lambda done, of, what: bar.at((done + 1) / of, what, begins=done == 0)
+    finally:
+        bar.end()

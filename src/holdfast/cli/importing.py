@@ -49,7 +49,8 @@ def run(given: argparse.Namespace) -> int:
         output.json_line({"adopted": adopted, "failed": failed})
     else:
         here = len(adopted) - len(new)
-        print(f"{len(new)} sessions adopted, {here} were here already, {events} events added")
+        sessions, records = output.many(len(new), "session"), output.many(events, "event")
+        print(f"{sessions} adopted, {here} already here, {records} added")
     for problem in failed:
         print(f"holdfast: {problem['path']}: {problem['message']}", file=sys.stderr)
     return 1 if failed else 0

@@ -33,7 +33,8 @@ def run(given: argparse.Namespace) -> int:
     home, location = options.place(given)
 
     async def question(sql: Sql) -> tuple[list[dict[str, Any]], str | None]:
-        return await reads.sessions(
+        asking = {asked["session"] for asked in await reads.asked(sql)}
+        found, more = await reads.sessions(
             sql,
             state=given.state,
             agent=given.agent,
@@ -43,6 +44,7 @@ def run(given: argparse.Namespace) -> int:
             before=given.before,
             limit=max(1, given.limit),
         )
+        return [{**s, "asks": s["id"] in asking} for s in found], more
 
     found, next_page = ask(home, location, question)
     if given.json:
@@ -58,7 +60,7 @@ def run(given: argparse.Namespace) -> int:
                 s["id"],
                 s["agent"],
                 s["state"],
-                s["last_status"] or "-",
+                "asks" if s["asks"] else s["last_status"] or "-",
                 output.ago(s["updated_at"]),
                 s["events"],
                 s["key"] or "-",

@@ -37,11 +37,16 @@ def plain(value: object) -> str:
     return "".join(c if c.isprintable() else " " for c in shown)
 
 
+def many(count: int, noun: str) -> str:
+    """`1 session`, `2 sessions`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns, the last one cut to what the terminal has."""
     cells = [list(head), *([plain(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    room = _columns()
+    room = columns()
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         text(line if room is None or len(line) <= room else line[: room - 1] + "…")
@@ -64,7 +69,8 @@ def ago(stamp: str) -> str:
     return f"{int(seconds)}s ago"
 
 
-def _columns() -> int | None:
+def columns() -> int | None:
+    """How wide the terminal is; None where there is none."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import options, output
+from holdfast.cli import options, output, telling
 from holdfast.cli.ask import ask
 from holdfast.store import reads
 
@@ -40,7 +40,9 @@ def run(given: argparse.Namespace) -> int:
 
     async def question(sql: Sql) -> list[dict[str, Any]]:
         session = await reads.resolve(sql, given.session) if given.session else ""
-        return await reads.latest_tasks(sql, session=session, status=given.status, limit=max(1, given.limit))
+        tasks = await reads.latest_tasks(sql, session=session, status=given.status, limit=max(1, given.limit))
+        asked = await reads.asked(sql)
+        return [{**t, "asks": [a["body"] for a in asked if a["task"] == t["id"]]} for t in tasks]
 
     found = ask(home, location, question)
     if given.json:
@@ -58,10 +60,18 @@ def run(given: argparse.Namespace) -> int:
                 t["status"],
                 t["delivery"],
                 output.ago(t["ended_at"] or t["started_at"] or t["queued_at"]),
-                (t["reason"] or "-")[:60],
+                _why(t)[:60],
                 " ".join(t["prompt"].split())[:200],
             )
             for t in found
         ],
     )
+    if asking := [t["id"] for t in found if t["asks"]]:
+        print(f"{len(asking)} wait for your answer: holdfast answer TASK allow|deny")
     return 0
+
+
+def _why(task: dict[str, Any]) -> str:
+    if task["asks"]:
+        return "asks: " + ", ".join(telling.call(body) for body in task["asks"])
+    return task["reason"] or "-"

@@ -65,7 +65,7 @@ class Teller:
         return "\n".join([head, *[self._paint("dim", f"  {t}") for t in (*lines[:OUTPUT_LINES], *more)]])
 
     def _permission(self, body: dict[str, Any], task: str | None) -> str:
-        what = f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
+        what = call(body)
         if body.get("answer") is None:
             how = f"holdfast answer {task} allow|deny"
             return self._paint("yellow", f"? may it run {what}") + f"\n  {how}"
@@ -73,6 +73,11 @@ class Teller:
 
     def _paint(self, colour: str, text: str) -> str:
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._coloured and text else text
+
+
+def call(body: dict[str, Any]) -> str:
+    """The tool that is asked for, and with what, on one line."""
+    return f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
 
 
 def _many(value: object) -> str:
@@ -96,4 +101,29 @@ def _gist(kind: str, body: dict[str, Any]) -> str:
         return f"{body['name']} {json.dumps(body['input'], ensure_ascii=False)}"
     if kind == "tool_summary":
         return f"{body['name']} {body['outcome']}: {body['output']}"
-    return ", ".join(f"{name} {value}" for name, value in body.items())
+    if kind == "permission":
+        answer = body.get("answer")
+        return f"may it run {call(body)}" if answer is None else f"{answer} by {body.get('by')}: {call(body)}"
+    if kind in ("session", "task", "token"):
+        return _changed(body)
+    return _fields(body)
+
+
+def _changed(body: dict[str, Any]) -> str:
+    """A change of a session, its tokens or its tasks."""
+    match body["op"]:
+        case "queue":
+            return f"queued: {body['prompt']}"
+        case "claim":
+            return f"taken by process {body['owner']['pid']} on {body['owner']['host']}"
+        case "deliver":
+            return f"prompt {body['delivery']}"
+        case "status":
+            return f"{body['status']}: {body['reason']}" if body.get("reason") else str(body["status"])
+    said = _fields({name: value for name, value in body.items() if name != "op"})
+    return f"{body['op']}: {said}" if said else str(body["op"])
+
+
+def _fields(body: dict[str, Any]) -> str:
+    shown = {n: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for n, v in body.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())

@@ -7,11 +7,12 @@ import json
 import logging
 import os
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from holdfast.cli import options, output
 from holdfast.cli.who import who
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreBusy
 
 if TYPE_CHECKING:
     from holdfast.hub.door import Door
@@ -34,6 +35,7 @@ def run(given: argparse.Namespace) -> int:
     import uvloop
 
     from holdfast import config
+    from holdfast.client.found import door as door_of
     from holdfast.forge import settings as forges
     from holdfast.hub import settings
     from holdfast.hub.life import live
@@ -58,7 +60,14 @@ def run(given: argparse.Namespace) -> int:
     home.make()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    with home.lock("up"), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with ExitStack() as held:
+        try:
+            held.enter_context(home.lock("up"))
+        except StoreBusy as busy:
+            if there := door_of(home):
+                busy.hint = f"it is at {there.url}/?token={there.token}"
+            raise
+        runner = held.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
         runner.run(live(home, location, dict(os.environ), who(), chosen, tell))
     return 0
 
@@ -70,7 +79,8 @@ async def _tell_adoptable(door: Door) -> None:
     except HoldfastError:  # the hub ends just now, or its store is away
         return
     for one in found:
-        told = f"{one.sessions} sessions that are not here yet; `holdfast import {one.agent}` adopts them"
+        what = output.many(one.sessions, "session")
+        told = f"{what} not here yet; `holdfast import {one.agent}` or the page adopts them"
         print(f"holdfast: {one.agent}: {told}", file=sys.stderr)
 
 
@@ -92,3 +102,5 @@ def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
     if not access.is_loopback(host):
         print(f"holdfast: others can reach {host}; they need the token in this address", file=sys.stderr)
     print(f"{door.url}/?token={door.token}", flush=True)
+    if sys.stderr.isatty():
+        print("holdfast: open that in a browser; Ctrl-C ends the hub, the agents go on", file=sys.stderr)

@@ -79,6 +79,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
             "touched": [item.path for item in self.items],
             "problems": self.problems,
             "undo": None if self.sealed else f"holdfast doctor --undo {self.id}",
+            "sealed": self.sealed,
         }
 
 

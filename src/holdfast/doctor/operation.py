@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from holdfast import clock, errors, fsio
 from holdfast.doctor import case as cases
-from holdfast.doctor import files, restoring, rows
-from holdfast.doctor.case import ENDINGS, Case, Intent, Item, Receipt
+from holdfast.doctor import files, restoring, rows, staging
+from holdfast.doctor.case import Case, Intent, Item, Receipt
 from holdfast.doctor.finding import Diagnosis, Finding, Progress
-from holdfast.doctor.mark import Mark, mark, mark_of, same
+from holdfast.doctor.mark import Mark, mark, same
 from holdfast.doctor.patient import Patient
-from holdfast.doctor.step import FileStep, Step
 from holdfast.home import Home
 
 
@@ -34,15 +33,12 @@ def apply(home: Home, patient: Patient, plan: str, progress: Progress | None = N
             settle(case, intent)
         found = patient.look(progress)
         if found.fingerprint != plan:
-            raise errors.PlanChanged(
-                f"the plan {plan} was made from another state of {patient.path}",
-                hint=f"look again with `holdfast doctor {patient.target} PATH` and apply the new plan",
-            )
+            raise _changed(home, patient, plan)
         if not found.steps:
             raise errors.Refused(f"there is nothing in {patient.path} that the doctor can mend")
         case = Case.new(home)
         try:
-            intent = _stage(case, found)
+            intent = staging.stage(case, found, progress)
         except BaseException:
             case.remove()
             raise
@@ -142,51 +138,28 @@ def settle(case: Case, intent: Intent) -> Receipt | None:
     return _end(case, intent, done, problems if len(done) < len(intent.items) else [], again=True)
 
 
+def _changed(home: Home, patient: Patient, plan: str) -> errors.PlanChanged:
+    """Why a plan does not fit: it was carried out before, or something else has changed."""
+    for case in cases.cases(home):
+        receipt = case.receipt()
+        if receipt is None or (receipt.path, receipt.fingerprint) != (patient.path, plan) or case.undone():
+            continue
+        return errors.PlanChanged(
+            f"the plan {plan} was carried out before, as {receipt.id}",
+            hint=f"to take it back: holdfast doctor --undo {receipt.id}",
+        )
+    return errors.PlanChanged(
+        f"the plan {plan} was made from another state of {patient.path}",
+        hint=f"look again with `holdfast doctor {patient.target} PATH` and apply the new plan",
+    )
+
+
 def _refuse_running(patient: Patient) -> None:
     signs = patient.running()
     if signs:
         raise errors.ProgramRunning(
             f"{patient.target} is running: {'; '.join(signs)}; nothing was done", signs=signs
         )
-
-
-def _stage(case: Case, found: Diagnosis) -> Intent:
-    """Backups of all that is touched, and what will be put in its place; on disk before the first step."""
-    items = [_stage_one(case, number, step) for number, step in enumerate(found.steps)]
-    intent = Intent(
-        id=case.id,
-        at=clock.now(),
-        target=found.target,
-        path=found.path,
-        fingerprint=found.fingerprint,
-        actions={f.id: f.action for f in found.findings if f.action},
-        items=items,
-    )
-    case.write_intent(intent)
-    return intent
-
-
-def _stage_one(case: Case, number: int, step: Step) -> Item:
-    endings = ("",) if isinstance(step, FileStep) else ENDINGS
-    before = {ending: files.keep(step.path + ending, case.old(number, ending)) for ending in endings}
-    if not isinstance(step, FileStep):
-        return Item(
-            kind="database",
-            path=step.path,
-            before=before,
-            findings=step.findings,
-            statements=list(step.statements),
-            checks=list(step.checks),
-        )
-    was = before[""]
-    if not same(was, step.before):
-        raise errors.PlanChanged(f"{step.path} has changed since; nothing was done")
-    after = None
-    if step.content is not None:
-        data = step.content()
-        after = mark_of(data, 0o600 if was is None else was.mode)
-        fsio.create(case.new_bytes(number), [data])
-    return Item(kind="file", path=step.path, before=before, after={"": after}, findings=step.findings)
 
 
 def _carry_out(case: Case, intent: Intent, progress: Progress | None = None, again: bool = False) -> Receipt:
@@ -196,7 +169,7 @@ def _carry_out(case: Case, intent: Intent, progress: Progress | None = None, aga
     failure: errors.HoldfastError | OSError | None = None
     for number, item in enumerate(intent.items):
         if progress is not None:
-            progress(number, len(intent.items), os.path.basename(item.path))
+            progress(number, len(intent.items) + 1, os.path.basename(item.path))
         try:
             if item.kind == "file":
                 _put_file(case, number, item)

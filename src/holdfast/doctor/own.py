@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,24 +19,49 @@ from holdfast.doctor.mark import mark
 from holdfast.home import Home
 from holdfast.recover import database, finding
 from holdfast.recover.examine import Looked, examine
-from holdfast.recover.finding import Report, Signature, signature
-from holdfast.recover.heal import host_of, open_healed
+from holdfast.recover.finding import Done, Signature, signature
+from holdfast.recover.heal import FILES_ONLY, host_of, look, mend, open_healed
+from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
 
 TARGET = "self"
 ON_A_SERVER = "the store is on a database server, of which no backup was made"
+IN_USE = "the database was mended too, and has gone on since: a hub has it open"
+LAG_S = 1.0  # a mirror is written after the commit; what is still so then is no lag
+# What a look may see of a session that goes on while it is looked at.
+IN_MOTION = frozenset(
+    {"database_behind", "session_missing", "mirror_unreadable", "mirror_empty"}
+    | {"mirror_missing", "mirror_behind", "mirror_short", "mirror_torn", "tombstone_missing"}
+)
+BY_FILES = FILES_ONLY | {"mirror_torn", "mirror_damaged", "mirror_wrong_session"}
 CUT_SHORT = "it was cut short; the old bytes are kept in {}"
+
+
+class Plan(NamedTuple):
+    """What was seen, and the name that it goes by."""
+
+    fingerprint: str
+    findings: Sequence[Finding]
 
 
 async def diagnose(home: Home, location: Location) -> Diagnosis:
     """Look at everything, content included; nothing is changed, not even a lock file."""
-    found = await _look(home, location)
+    found = await _look_twice(home, location)
     shown = [
         Finding(code=f.code, subject=f.subject, text=f.text, action=f.action, evidence=f.evidence)
         for f in found
     ]
     state = finding.fingerprint(found)
     return Diagnosis(target=TARGET, path=home.path, findings=shown, state=state)
+
+
+async def _look_twice(home: Home, location: Location) -> list[finding.Finding]:
+    """What is so twice: of a home in use, what only lags or goes on is no finding."""
+    first = await _look(home, location)
+    if not any(one.code in IN_MOTION for one in first):
+        return first
+    await asyncio.sleep(LAG_S)
+    return [one for one in await _look(home, location) if one.code not in IN_MOTION or one in first]
 
 
 async def _look(home: Home, location: Location) -> list[finding.Finding]:
@@ -77,14 +104,30 @@ async def apply(home: Home, location: Location, plan: str, progress: Progress | 
     rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
     home.make()
     with home.lock("doctor self"), operation.alone(home, home.path):
-        for old, intent in cases.pending(home, home.path):
-            old.write_receipt(_receipt(intent, [], sealed=CUT_SHORT.format(old.folder)))
-        case = Case.new(home)
-        seen = dict(_signatures(home))
-        intent = _stage(case, home, location, found)
+        own = location.address if location.kind == "sqlite" else None
+        case, seen, intent = _begin(home, own, Plan(plan, found.findings))
         store, report = await open_healed(location, home, rules, deep=True, progress=progress)
         await store.close()
-        receipt = _end(intent, home, location, seen, report)
+        receipt = _end(intent, seen, dict(_signatures(home)), report.done, report.problems)
+        if location.kind == "postgres":
+            receipt = replace(receipt, sealed=ON_A_SERVER)
+        case.write_receipt(receipt)
+    return receipt
+
+
+async def apply_in(store: BaseStore, home: Home, location: Location, plan: Plan) -> Receipt:
+    """The same in a home that is in use, by who holds its lock; what the database had is not taken back."""
+    with operation.alone(home, home.path):
+        case, seen, intent = await asyncio.to_thread(_begin, home, None, plan)
+        named = {one.id for one in plan.findings}
+        meant = [one for one in (await look(store, home, location, deep=True)).findings if one.id in named]
+        done, problems = await mend(store, home, meant)
+        is_meant = _about(plan)
+        now = {path: what for path, what in _signatures(home) if is_meant(path)}
+        then = {path: what for path, what in seen.items() if is_meant(path)}  # the rest has gone on
+        receipt = await asyncio.to_thread(_end, intent, then, now, done, problems)
+        if not all(one.code in BY_FILES and not one.evidence.get("new") for one in meant if one.action):
+            receipt = replace(receipt, sealed=ON_A_SERVER if location.kind == "postgres" else IN_USE)
         case.write_receipt(receipt)
     return receipt
 
@@ -95,26 +138,41 @@ def undo(home: Home, receipt: Receipt) -> Receipt:
         return operation.give_back(Case(home, receipt.id), receipt)
 
 
-def _stage(case: Case, home: Home, location: Location, found: Diagnosis) -> Intent:
-    """Backups of the database and of every file that a finding is about."""
+def _begin(home: Home, own: str | None, plan: Plan) -> tuple[Case, dict[str, Signature | None], Intent]:
+    """Settle what was cut short, then stage this: backups first."""
+    for old, intent in cases.pending(home, home.path):
+        old.write_receipt(_receipt(intent, [], sealed=CUT_SHORT.format(old.folder)))
+    case = Case.new(home)
+    seen = dict(_signatures(home))
+    return case, seen, _stage(case, home, own, plan)
+
+
+def _stage(case: Case, home: Home, own: str | None, plan: Plan) -> Intent:
+    """Backups of the database, where that is `own`, and of every file that a finding is about."""
     items = []
-    if location.kind == "sqlite":
-        items.append(_kept(case, 0, "database", location.address))
-    subjects = {f.subject for f in found.findings}
+    if own is not None:
+        items.append(_kept(case, 0, "database", own))
+    is_meant = _about(plan)
     for path, _ in _signatures(home):
-        if any(os.path.basename(path).startswith(subject) for subject in subjects):
+        if is_meant(path):
             items.append(_kept(case, len(items), "file", path))
     intent = Intent(
         id=case.id,
         at=clock.now(),
         target=TARGET,
         path=home.path,
-        fingerprint=found.fingerprint,
-        actions={f.id: f.action for f in found.findings if f.action},
+        fingerprint=plan.fingerprint,
+        actions={f.id: f.action for f in plan.findings if f.action},
         items=items,
     )
     case.write_intent(intent)
     return intent
+
+
+def _about(plan: Plan) -> Callable[[str], bool]:
+    """Whether a finding is about a file."""
+    subjects = tuple({f.subject for f in plan.findings})
+    return lambda path: os.path.basename(path).startswith(subjects)
 
 
 def _kept(case: Case, number: int, kind: cases.Kind, path: str) -> Item:
@@ -124,12 +182,15 @@ def _kept(case: Case, number: int, kind: cases.Kind, path: str) -> Item:
 
 
 def _end(
-    intent: Intent, home: Home, location: Location, seen: dict[str, Signature | None], report: Report
+    intent: Intent,
+    seen: Mapping[str, Signature | None],
+    now: Mapping[str, Signature | None],
+    done: Sequence[Done],
+    problems: Sequence[str],
 ) -> Receipt:
     items = [replace(item, after={"": mark(item.path)}) for item in intent.items]
     known = {item.path for item in items}
-    now = dict(_signatures(home))
-    sealed = ON_A_SERVER if location.kind == "postgres" else None
+    sealed = None
     for path in sorted(set(now) | set(seen)):
         if path in known or now.get(path) == seen.get(path):
             continue
@@ -139,9 +200,9 @@ def _end(
     receipt = _receipt(intent, items, sealed=sealed)
     return replace(
         receipt,
-        actions={done.finding: done.result for done in report.done},
-        problems=list(report.problems),
-        kept=[path for done in report.done for path in done.kept],
+        actions={one.finding: one.result for one in done},
+        problems=list(problems),
+        kept=[path for one in done for path in one.kept],
     )
 
 

@@ -35,5 +35,7 @@ def patient(
     """
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.exists(real):
-        raise errors.NotFound(f"there is nothing at {path}")
+        raise errors.NotFound(
+            f"there is nothing at {path}", hint=f"name {target}'s home (usually ~/.{target}) or its database"
+        )
     return PATIENTS[target](real, env, chosen or {})

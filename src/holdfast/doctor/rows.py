@@ -47,6 +47,9 @@ def same_rows(path: str, other: str) -> bool:
 
 @contextmanager
 def _held(path: str) -> Iterator[apsw.Connection]:
+    for needed in (os.path.dirname(path), path):
+        if not os.access(needed, os.W_OK):
+            raise errors.StoreReadOnly(f"{needed} may not be written by this user; nothing was done")
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     except apsw.Error as problem:

@@ -93,7 +93,7 @@ def read(event: str, body: bytes) -> Assigned | Ignored:
         if action != "assigned":
             return Ignored(f"the issue was {action[:100]!r}, not assigned")
         return _assigned(_payload.decode(body))
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise BadInput(
             f"that is not the assignment of an issue: {problem}",
             hint="the webhook's content type must be application/json",

@@ -1,6 +1,8 @@
 """A delivery, from its bytes into the queue: each once, also across restarts.
 
-A task's id follows from its delivery, so the queue itself is the memory of what was heard.
+A task's id follows from what was signed, so the queue itself is the memory of what was heard, and a body
+that comes twice at once, whichever hub hears it, is one task. A forge may also send one event twice with one
+id and two bodies, to two webhooks; so deliveries about one issue are heard one after the other.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import msgspec
 
 from holdfast.errors import NotFound, Unauthorized
 from holdfast.forge import delivery, signature, wishing
-from holdfast.forge.delivery import Ignored
+from holdfast.forge.delivery import Assigned, Ignored
 from holdfast.forge.settings import Forge
+from holdfast.forge.turns import Turns
 from holdfast.model.task import Task
 from holdfast.store.contract import Store
 from holdfast.work.context import Context
@@ -41,7 +44,9 @@ class Received(msgspec.Struct, frozen=True):
     dispatched: list[Dispatched] = []
 
 
-async def receive(context: Context, forge: Forge, headers: Mapping[str, str], body: bytes) -> Received:
+async def receive(
+    context: Context, turns: Turns, forge: Forge, headers: Mapping[str, str], body: bytes
+) -> Received:
     """Check a delivery and queue what follows from it; names of headers in lower case."""
     if not signature.is_signed(forge.kind, forge.secret, headers, body):
         raise Unauthorized(
@@ -58,6 +63,14 @@ async def receive(context: Context, forge: Forge, headers: Mapping[str, str], bo
     possible = wishing.threads(forge, told)
     if isinstance(possible, Ignored):
         return Received(ignored=possible.why)
+    async with turns.of(f"{forge.name}:{told.repository}:{told.number}"):
+        return await _queue(context, forge, told, stamp, possible)
+
+
+async def _queue(
+    context: Context, forge: Forge, told: Assigned, stamp: wishing.Stamp, possible: list[wishing.Thread]
+) -> Received:
+    """What is not queued yet of a delivery."""
     known = {thread.key: await _heard(context.store, thread.key) for thread in possible}
     before = [
         Dispatched(task.id, task.session, thread.key, thread.user, True)

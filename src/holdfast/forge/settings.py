@@ -13,6 +13,7 @@ from holdfast.drive.driver import Policy
 from holdfast.errors import BadInput
 from holdfast.forge import template
 from holdfast.forge.signature import Kind
+from holdfast.work.settings import table, tables
 
 NAMES = (
     *("forge", "user", "repository", "number", "title"),
@@ -45,8 +46,8 @@ class _Table(Work, frozen=True, forbid_unknown_fields=True, kw_only=True):
     secret: str | None = None
     secret_file: str | None = None
     senders: tuple[str, ...] = ()
-    users: dict[str, Work] = {}
-    repositories: dict[str, Work] = {}
+    users: dict[str, Any] = {}  # of Work, each read by itself, so that it is named if it is wrong
+    repositories: dict[str, Any] = {}
 
 
 class Forge(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,49 +64,53 @@ class Forge(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(config: Mapping[str, Any]) -> dict[str, Forge]:
     """The forges of a config; BadInput names what is wrong with them."""
-    tables = config.get("forges", {})
-    if not isinstance(tables, dict):
-        raise BadInput("config: forges must be a table", hint=_HINT)
-    return {name: _forge(name, table) for name, table in tables.items()}
+    written = tables("forges", config.get("forges", {}), _HINT)
+    return {name: _forge(name, one) for name, one in written.items()}
 
 
-def _forge(name: str, table: Any) -> Forge:
-    where = f"config: [forges.{name}]"
+def _forge(name: str, written: Any) -> Forge:
+    where = f"config.toml: [forges.{name}]"
     if not _NAME.match(name):
         raise BadInput(f"{where}: a forge's name has only a-z, 0-9, - and _", hint=_HINT)
-    try:
-        said = msgspec.convert(table, _Table)
-    except msgspec.ValidationError as problem:
-        raise BadInput(f"{where}: {problem}", hint=_HINT) from None
+    said = table(f"forges.{name}", written, _Table, _HINT)
     kind = said.kind or next((known for known in _KINDS if known == name), None)
     if kind is None:
         raise BadInput(f"{where}: kind is missing: github, forgejo or gitea", hint=_HINT)
     if not said.users:
         raise BadInput(f"{where}: it needs a [forges.{name}.users.LOGIN]: whose issues are meant", hint=_HINT)
-    for login, user in said.users.items():
+    default = Work(**{field: getattr(said, field) for field in Work.__struct_fields__})
+    _check(f"forges.{name}", default)
+    users = {login: _work(f"forges.{name}.users.{login}", one) for login, one in said.users.items()}
+    for login, user in users.items():
         if user.agent is None and said.agent is None:
             raise BadInput(f"{where}: users.{login} needs an agent, or the forge one for all", hint=_HINT)
     for repository in said.repositories:
         if repository.count("/") != 1 or repository.startswith("/") or repository.endswith("/"):
             raise BadInput(f"{where}: {repository!r} is no repository; write owner/name", hint=_HINT)
-    default = Work(**{field: getattr(said, field) for field in Work.__struct_fields__})
-    works = {"": default}
-    works |= {f".users.{login}": work for login, work in said.users.items()}
-    works |= {f'.repositories."{repository}"': work for repository, work in said.repositories.items()}
-    for part, work in works.items():
-        _check(f"config: [forges.{name}{part}]", work)
+    repositories = {
+        repository: _work(f'forges.{name}.repositories."{repository}"', one)
+        for repository, one in said.repositories.items()
+    }
     return Forge(
         name=name,
         kind=kind,
         secret=_secret(where, said),
         senders=said.senders,
-        users=said.users,
-        repositories=said.repositories,
+        users=users,
+        repositories=repositories,
         default=default,
     )
 
 
-def _check(where: str, work: Work) -> None:
+def _work(name: str, written: Any) -> Work:
+    """The table of a user or a repository."""
+    work = table(name, written, Work, _HINT)
+    _check(name, work)
+    return work
+
+
+def _check(name: str, work: Work) -> None:
+    where = f"config.toml: [{name}]"
     if work.template is not None and (odd := template.unknown(work.template, NAMES)):
         raise BadInput(f"{where}: the template has {{{odd[0]}}}; known are {', '.join(NAMES)}", hint=_HINT)
     if work.template is not None and not work.template.strip():

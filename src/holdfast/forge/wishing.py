@@ -59,7 +59,7 @@ def meant(assigned: Assigned, possible: list[Thread], begun: Collection[str]) ->
 
 
 def wish(forge: Forge, assigned: Assigned, thread: Thread, stamp: Stamp) -> Wish:
-    """The prompt, for the agent of that user; the same delivery makes the same task."""
+    """The prompt, for the agent of that user; the same body makes the same task."""
     cwd = _where(forge, assigned, thread.user)
     assert cwd is not None
     told = _Said(forge, assigned, thread.user)
@@ -72,7 +72,7 @@ def wish(forge: Forge, assigned: Assigned, thread: Thread, stamp: Stamp) -> Wish
         worktree=told.of("worktree") or False,
         permissions=told.of("permissions"),
         time_limit_s=told.of("time_limit_s"),
-        task=ids.derived(ids.TASK, forge.name, thread.user, stamp.delivery),
+        task=ids.derived(ids.TASK, forge.name, thread.user, stamp.digest),
         source={
             "forge": forge.name,
             "delivery": stamp.delivery,

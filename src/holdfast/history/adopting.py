@@ -87,7 +87,7 @@ async def _adopt(
     token = SeeToken(agent=place.agent, native_id=place.native_id, protocol=protocol, seen_in="import")
     # The token is in the first commit: after a crash the part that is here is found by it, and completed.
     first = Commit(session, [created, token])
-    count, end = await _put(store, first, reader.events(place), place)
+    count, end = await put_replayed(store, first, reader.events(place), border(place))
     return Adopted(session, True, count), end
 
 
@@ -98,7 +98,7 @@ async def replay(store: Store, task: Task, known: Known, events: Iterable[NewEve
     `events` what it lacks: again, or after a crash between, that is only what is still missing.
     """
     first = Commit(task.session, (), task.id, task.generation)
-    count, end = await _put(store, first, events, place, known.unmarked)
+    count, end = await put_replayed(store, first, events, border(place), known.unmarked)
     if end.entries:
         await store.commit(end)
     return count
@@ -106,13 +106,17 @@ async def replay(store: Store, task: Task, known: Known, events: Iterable[NewEve
 
 async def _replay(store: Store, first: Commit, reader: Reader, place: Place) -> tuple[int, Commit]:
     known = await past_of(store, first.session, reader)
-    return await _put(store, first, known.missing(reader.events(place)), place, known.unmarked)
+    missing = known.missing(reader.events(place))
+    return await put_replayed(store, first, missing, border(place), known.unmarked)
 
 
-async def _put(
-    store: Store, first: Commit, events: Iterable[NewEvent], place: Place, unmarked: bool = False
+async def put_replayed(
+    store: Store, first: Commit, events: Iterable[NewEvent], end: NewEvent, unmarked: bool = False
 ) -> tuple[int, Commit]:
-    """Add events behind what the first commit has: how many, and the last commit, which is left to do."""
+    """Add events behind what the first commit has: how many, and the last commit, which is left to do.
+
+    `end` marks where they end; `unmarked`: it is needed even if there are none.
+    """
     entries, count = list(first.entries), 0
     for event in events:
         entries.append(replace(event, replayed=True))
@@ -121,7 +125,7 @@ async def _put(
             await store.commit(replace(first, entries=entries))
             entries = []
     if count or unmarked:
-        entries.append(border(place))
+        entries.append(end)
     return count, replace(first, entries=entries)
 
 
@@ -132,7 +136,7 @@ def border(place: Place) -> NewEvent:
     return NewEvent("notice", body, replayed=True)
 
 
-async def past_of(store: Store, session: str, reader: Reader) -> Known:
+async def past_of(store: Store, session: str, reader: Reader | None = None) -> Known:
     """What the log of a session has, to be met by what its agent's store has."""
     known = Known(reader.said if isinstance(reader, Worded) else None)
     after = 0

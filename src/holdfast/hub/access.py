@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -15,6 +15,8 @@ from holdfast.hub import secret
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = ("/healthz", "/schema", "/hooks/", "/page/")  # need no token; a hook brings a signature
 HERE = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site: our own page, or a person's own doing
+
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?\Z")
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -52,7 +54,7 @@ class Access:
         host = asked.headers.get("host", "")
         if not self.is_known(host):
             raise errors.BadHost(f"this hub is not known as {host!r}")
-        if asked.method not in SAFE:
+        if asked.method not in SAFE or asked.path.startswith("/api/"):
             self._check_origin(asked, host)
         if not self._is_open(asked.path) and not self.has_token(asked):
             raise errors.Unauthorized()
@@ -73,19 +75,17 @@ class Access:
     def has_token(self, asked: Asked) -> bool:
         """Whether the request brings the token: as bearer, as cookie, or in its address."""
         scheme, _, bearer = asked.headers.get("authorization", "").partition(" ")
-        given = [bearer.strip() if scheme.lower() == "bearer" else None, self._baked(asked), asked.token]
+        given = [bearer.strip() if scheme.lower() == "bearer" else None, *self._baked(asked), asked.token]
         return any([secret.is_same(each, self._token) for each in given if each])
 
     def baked(self) -> str:
         """The cookie that holds the token."""
         return f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000"
 
-    def _baked(self, asked: Asked) -> str | None:
-        try:
-            found = SimpleCookie(asked.headers.get("cookie", "")).get(self.cookie)
-        except CookieError:
-            return None
-        return None if found is None else found.value
+    def _baked(self, asked: Asked) -> list[str]:
+        """The values of our cookie; whatever others of this machine have set beside it."""
+        pairs = [pair.strip().partition("=") for pair in asked.headers.get("cookie", "").split(";")]
+        return [value for name, _, value in pairs if name == self.cookie]
 
     def _is_open(self, path: str) -> bool:
         if path == "/metrics":
@@ -97,20 +97,22 @@ class Access:
         if site is not None and site not in HERE:
             raise errors.BadOrigin(f"the request came from a page that is {site}")
         origin = asked.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _place(origin) != host.lower():
             raise errors.BadOrigin(f"the request came from {origin!r}")
+
+
+def _place(origin: str) -> str | None:
+    """The host and port in an Origin header; None if there is none in it."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str | None:
     """The name in a Host header, without its port; None if it is none."""
-    try:
-        parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises for what is no port
-    except ValueError:
-        return None
-    if not host or parts.netloc != host or "@" in host:
-        return None
-    return parts.hostname
+    found = _HOST.match(host.lower())
+    return None if found is None else (found["address"] or found["name"])
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -67,8 +67,12 @@ class Adopting:
             raise errors.NotFound(f"Holdfast does not know how {agent.title} keeps its history")
         if self.progress is not None and self.progress.running:
             raise errors.Refused(f"the sessions of {self.progress.agent} are being adopted just now")
-        self.progress = made = Progress(agent.name, 0, 0, [], True)
-        of = {each.agent: each.sessions for each in await self.adoptable()}
+        self.progress = made = Progress(agent.name, 0, 0, [], True)  # from now on nobody else begins
+        try:
+            of = {each.agent: each.sessions for each in await self.adoptable()}
+        except BaseException:
+            made.running = False
+            raise
         made.of = of.get(agent.name, 0)
         self._job = asyncio.create_task(self._run(made))
         return made

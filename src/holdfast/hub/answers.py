@@ -25,10 +25,14 @@ def fails(*more: int) -> dict[int, ResponseSpec]:
     """The problems that a handler may answer with: those that all may, and these."""
     return {
         status: ResponseSpec(
-            Problem, generate_examples=False, media_type=problem.MEDIA_TYPE, description=TITLES[status]
+            Problem, generate_examples=False, media_type=problem.MEDIA_TYPE, description=_codes(status)
         )
         for status in sorted({*ALWAYS, *more})
     }
+
+
+def _codes(status: int) -> str:
+    return f"{TITLES[status]}: " + ", ".join(f"`{code}`" for code in problem.codes_of(status))
 
 
 def json(value: Any, status: int = 200) -> ASGIResponse:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from litestar import Litestar, Request
 from litestar.di import NamedDependency, Provide
 from litestar.enums import MediaType
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, SerializationException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import HeaderParameter
@@ -71,6 +71,17 @@ Said = Annotated[
 ]
 
 
+class Read(Request[Any, Any, Any]):
+    """A request whose body may be anything at all."""
+
+    async def json(self) -> Any:
+        """Its body; what is not even text, or has no end of brackets, is as wrong as any other."""
+        try:
+            return await super().json()
+        except (UnicodeDecodeError, RecursionError) as problem:
+            raise SerializationException(f"that is no JSON: {problem}") from None
+
+
 def make(hub: Hub, access: Access, adopting: Adopting) -> ASGIApp:
     """The application of a hub, behind its gate."""
     return Gate(bare(hub, adopting), access, hub.requests)
@@ -97,6 +108,7 @@ def bare(hub: Hub, adopting: Adopting) -> Litestar:
             create_examples=False,
             render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"], media_type=MediaType.JSON)],
         ),
+        request_class=Read,
         request_max_body_size=BODY,
         logging_config=None,
     )
@@ -115,9 +127,12 @@ def _not_taken(request: Asked, wrong: HTTPException) -> Response[Any]:
     if wrong.status_code >= 500:
         return _unforeseen(request, wrong)
     code = CODES.get(wrong.status_code, "bad_input")
-    extra = wrong.extra
-    reasons = {"reasons": extra} if isinstance(extra, list) and extra else {}
-    return _told(problem.made(code, wrong.detail, facts=reasons))
+    reasons = wrong.extra if isinstance(wrong.extra, list) else []
+    detail = wrong.detail
+    if isinstance(wrong, ValidationException):  # its own text has the whole address in it, with a token
+        told = [f"{one.get('key', 'the body')}: {one['message']}" for one in reasons]
+        detail = "; ".join(told) or "that is not what is asked for here"
+    return _told(problem.made(code, detail, facts={"reasons": reasons} if reasons else {}))
 
 
 def _unforeseen(request: Asked, wrong: Exception) -> Response[Any]:

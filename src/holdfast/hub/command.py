@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from holdfast.errors import BadInput, HoldfastError
@@ -29,7 +30,8 @@ async def run(hub: Hub, *words: str) -> Any:
     try:
         said, complained = await process.communicate()
     except asyncio.CancelledError:
-        process.kill()
+        with suppress(ProcessLookupError):  # it has ended just now
+            process.kill()
         await process.wait()
         raise
     try:

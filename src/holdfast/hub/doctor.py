@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 import msgspec
@@ -10,10 +11,11 @@ from litestar.params import FromQuery, JSONBody
 from litestar.response.base import ASGIResponse
 
 from holdfast import errors
+from holdfast.doctor import operation, own
+from holdfast.doctor.finding import Finding
 from holdfast.hub import command
 from holdfast.hub.answers import fails, json, told
 from holdfast.hub.given import TheHub
-from holdfast.recover import heal
 
 Target = Literal["self", "hapi", "hermes"]
 OF_THE_FILE = ("database_damaged", "database_empty", "database_missing")  # what only a new database mends
@@ -31,12 +33,20 @@ class Found(msgspec.Struct, frozen=True):
     evidence: dict[str, Any]
 
 
+class Planned(msgspec.Struct, frozen=True):
+    """What is done about a finding."""
+
+    finding: str
+    action: str
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """What was seen, what would be done about it, and the name of the state that was seen."""
 
     target: str
+    path: str
     findings: list[Found]
-    plan: list[Any]
+    plan: list[Planned]
     fingerprint: str
 
 
@@ -49,11 +59,31 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What was done; more fields tell how it can be undone."""
+    """What was done, and how it can be undone."""
 
     target: str
+    path: str
+    receipt: str
+    at: str
     fingerprint: str
+    done: list[Planned]
+    kept: list[str]
+    touched: list[str]
     problems: list[str]
+    undo: str | None
+    sealed: str | None
+
+
+class Undone(Receipt, frozen=True):
+    """The receipt of what is as it was again."""
+
+    undone: bool
+
+
+class Undo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The operation that is meant."""
+
+    receipt: str
 
 
 @get(
@@ -91,11 +121,27 @@ async def apply_plan(hub: TheHub, data: JSONBody[Plan]) -> ASGIResponse:
             "the database itself is damaged, and this hub has it open",
             hint="end the hub; `holdfast up` mends it when it starts",
         )
-    report = await heal.heal(hub.context.store, hub.home, hub.location, deep=True)  # type: ignore[arg-type]
-    done = msgspec.to_builtins(report.done)
-    return json(
-        {"target": "self", "fingerprint": data.fingerprint, "done": done, "problems": report.problems}
-    )
+    plan = own.Plan(data.fingerprint, msgspec.convert(found["findings"], list[Finding]))
+    receipt = await own.apply_in(hub.context.store, hub.home, hub.location, plan)  # type: ignore[arg-type]
+    return json(receipt.as_json())
+
+
+@post(
+    "/api/doctor/undo",
+    operation_id="undoPlan",
+    summary="Give back every file as it was before a plan was applied, if none has changed since",
+    status_code=200,
+    responses={**told(200, Undone), **fails(404, 409, 413)},
+)
+async def undo_plan(hub: TheHub, data: JSONBody[Undo]) -> ASGIResponse:
+    """The receipt of it; of our own home only where no hub runs, by the command that the refusal names."""
+    receipt = await asyncio.to_thread(operation.receipt_of, hub.home, data.receipt)
+    if receipt.target == own.TARGET:
+        raise errors.Refused(
+            "this hub uses the files that would be given back",
+            hint=f"end the hub, then: holdfast doctor --undo {receipt.id}",
+        )
+    return json(await command.run(hub, "doctor", "--undo", receipt.id))
 
 
 def _words(target: Target, path: str | None) -> list[str]:
@@ -108,4 +154,4 @@ def _words(target: Target, path: str | None) -> list[str]:
     return ["doctor", target, path]
 
 
-ROUTES = [diagnose, apply_plan]
+ROUTES = [diagnose, apply_plan, undo_plan]

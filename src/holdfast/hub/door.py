@@ -67,6 +67,8 @@ class Door:
         """Let what is being answered be answered, then close."""
         await self.adopting.stop()
         self._server.should_exit = True
-        await self._serving
-        presence.withdraw(self._home)
-        self._socket.close()
+        try:
+            await self._serving
+        finally:
+            presence.withdraw(self._home)
+            self._socket.close()

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from holdfast.hub import frame as frames
 from holdfast.hub.frame import Frame
-from holdfast.hub.subscriber import Subscriber
+from holdfast.hub.speech import Speech
+from holdfast.hub.subscriber import STUCK_S, Subscriber
 from holdfast.model.event import Event
 from holdfast.store.contract import Changes, Store
-from holdfast.work.context import Unfinished
 from holdfast.work.journal import PASSING
 
 BEAT_S = 15.0
-PARTIAL = 64 * 1024  # letters of an unfinished block: its last ones
-PARTIAL_S = 0.1  # between two tellings of it
 AGAIN_S = 1.0  # before a store that did not answer is asked again
 
 log = logging.getLogger(__name__)
@@ -25,11 +22,13 @@ log = logging.getLogger(__name__)
 class Feed:
     """Passes on what is committed, by whatever process, to everybody who reads it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stuck_s: float = STUCK_S) -> None:
+        """`stuck_s`: for how long a reader that is too slow may leave untaken why it is closed."""
+        self._stuck_s = stuck_s
         self.events = 0  # passed on since the start
         self._of_all: set[Subscriber] = set()
         self._of_session: dict[str, set[Subscriber]] = {}
-        self._spoken: dict[str, bool] = {}  # tasks overheard a moment ago: whether more was said since
+        self.speech = Speech(self._readers)
         self._ears: list[Callable[[str, Event], None]] = []
 
     @property
@@ -43,7 +42,7 @@ class Feed:
 
     def join(self, session: str | None) -> Subscriber:
         """A new reader of one session or of all; it must `leave`."""
-        made = Subscriber(session)
+        made = Subscriber(session, self._stuck_s)
         made.listen()
         if session is None:
             self._of_all.add(made)
@@ -83,26 +82,6 @@ class Feed:
             for subscriber in self._everybody():
                 subscriber.put_beat()
 
-    def overhear(self, session: str, task: str, unfinished: Unfinished) -> None:
-        """Pass on what an agent has said so far of a block that is not whole, not too often."""
-        if task in self._spoken:
-            self._spoken[task] = True
-            return
-        readers = [*self._of_session.get(session, ()), *self._of_all]
-        told = unfinished() if readers else None
-        if told is None:
-            return
-        kind, text = told
-        data = frames.partial(session, task, kind, text[-PARTIAL:])
-        for reader in readers:
-            reader.put_partial(task, data)
-        self._spoken[task] = False
-        asyncio.get_running_loop().call_later(PARTIAL_S, self._again, session, task, unfinished)
-
-    def _again(self, session: str, task: str, unfinished: Unfinished) -> None:
-        if self._spoken.pop(task, False):
-            self.overhear(session, task, unfinished)
-
     def begin_anew(self, why: str) -> None:
         """The log is another one: everybody reads again from the start, and is told so."""
         for subscriber in self._everybody():
@@ -112,6 +91,9 @@ class Feed:
         """End all streams."""
         for subscriber in self._everybody():
             subscriber.close(why)
+
+    def _readers(self, session: str) -> Sequence[Subscriber]:
+        return [*self._of_session.get(session, ()), *self._of_all]
 
     def _pass_on(self, changes: Changes) -> None:
         for change in changes.changes:
@@ -126,6 +108,8 @@ class Feed:
                 subscriber.put(made)
             for subscriber in self._of_all:
                 subscriber.put(made)
+            if change.event.task is not None:
+                self.speech.tell(change.event.task)  # an event ends what was told before it
 
     def _everybody(self) -> Iterable[Subscriber]:
         return [*self._of_all, *(one for some in self._of_session.values() for one in some)]

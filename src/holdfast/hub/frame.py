@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.model import text as texts
 from holdfast.model.event import Event
 from holdfast.store import reads
 
 BEAT = b": beat\n\n"
-
-_encode = msgspec.json.encode
 
 
 class Place(NamedTuple):
@@ -104,6 +103,13 @@ def epoch_of(cursor: str) -> str:
 def number_of(cursor: str) -> int:
     """Which of its records."""
     return int(cursor.rpartition(".")[2])
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half a character, which agents do send
+        return texts.encode(value)
 
 
 def _event(cursor: str, data: bytes) -> bytes:

@@ -93,7 +93,8 @@ def _asked(scope: HTTPScope) -> Asked:
         name = raw.decode("latin-1").lower()
         # Two of one name: none of them can be trusted to be the one that others look at.
         headers[name] = value.decode("latin-1") if name not in headers else f"{headers[name]}, {value!r}"
-    tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+    query = scope["query_string"]
+    tokens = parse_qs(query.decode("latin-1")).get("token", []) if b"token=" in query else []
     return Asked(scope["method"], scope["path"], headers, tokens[0] if len(tokens) == 1 else None)
 
 

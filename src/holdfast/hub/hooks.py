@@ -34,7 +34,7 @@ async def receive_delivery(hub: TheHub, forge: FromPath[str], request: Request[A
     """The task that it came to, now or when it was delivered first; or why it is ignored."""
     sender = receiving.known(_forges(hub), forge)
     headers = {name.lower(): value for name, value in request.headers.items()}
-    return await receiving.receive(hub.context, sender, headers, await request.body())
+    return await receiving.receive(hub.context, hub.deliveries, sender, headers, await request.body())
 
 
 def _forges(hub: Hub) -> dict[str, Forge]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast import clock, errors
+from holdfast.forge.turns import Turns
 from holdfast.home import Home
 from holdfast.hub.feed import Feed
 from holdfast.hub.recent import Recent
@@ -44,22 +45,35 @@ class Healed(msgspec.Struct, frozen=True):
     settled: list[Settled]
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """Why the home had to be opened again, last; its log tells more, to those who may read that."""
+
+    at: str
+    code: str  # of the error, as in a problem
+    what: str  # its name
+    times: int  # since the start
+
+
 class Hub:
     """One running hub."""
 
-    def __init__(self, home: Home, location: Location, env: Mapping[str, str], by: str):
+    def __init__(
+        self, home: Home, location: Location, env: Mapping[str, str], by: str, feed: Feed | None = None
+    ):
         self.home = home
         self.location = location
         self.env = env
         self.by = by  # in whose name things are recorded
         self.started_at = clock.now()
-        self.feed = Feed()
+        self.feed = feed or Feed()
         self.stopping = asyncio.Event()
         self.healed: Healed | None = None  # None before the home was opened
+        self.failure: Failure | None = None  # None: none since the start
         self.verdicts: Recent[Verdict] = Recent(VERDICT_S)
         self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
         self.adoptable: Recent[list[tuple[str, int]]] = Recent(ADOPTABLE_S)
         self.lists: Recent[bytes] = Recent(LIST_S, 32)
+        self.deliveries = Turns()
         self.requests: Counter[int] = Counter()  # answered, by status
         self._open = asyncio.Event()
         self._context: Context | None = None
@@ -90,6 +104,12 @@ class Hub:
         """Until the home is open."""
         await self._open.wait()
 
+    def failed(self, problem: Exception) -> None:
+        """Something went wrong that closed the home."""
+        code = problem.code if isinstance(problem, errors.HoldfastError) else errors.HoldfastError.code
+        times = 1 if self.failure is None else self.failure.times + 1
+        self.failure = Failure(clock.now(), code, type(problem).__name__, times)
+
     def note(self, report: Report) -> None:
         """What was healed while the home was being opened."""
         self._report = report
@@ -103,6 +123,8 @@ class Hub:
             problems=[] if report is None else report.problems,
             settled=msgspec.convert(settled, list[Settled]),
         )
+        self.lists.forget()  # their marks are another store's
+        self.verdicts.forget()
         self._context = context
         self._open.set()
 

@@ -18,7 +18,7 @@ from holdfast.home import Home
 from holdfast.hub.answers import fails
 from holdfast.hub.given import TheHub
 
-TOUCH_S = 5.0
+TOUCH_S = 1.0  # a killed hub is shown as down from up to so long before its death
 KEPT = 1000  # lives that are told
 
 End = Literal["stopped", "killed", "running"]

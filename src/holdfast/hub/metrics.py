@@ -35,6 +35,7 @@ async def metrics(hub: TheHub) -> ASGIResponse:
         _metric(
             "requests_total", "counter", [({"status": str(code)}, n) for code, n in hub.requests.items()]
         ),
+        _metric("failures_total", "counter", [({}, hub.failure.times if hub.failure else 0)]),
         _metric("memory_bytes", "gauge", [({}, _memory())]),
     ]
     try:

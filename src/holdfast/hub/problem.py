@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -66,15 +66,35 @@ TITLES = {
 }
 
 
+if TYPE_CHECKING:
+    Code = str
+else:
+    Code = Literal[tuple(sorted(STATUS))]
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why something was not done; more fields tell of the state that it did not fit."""
+    """Why something was not done; what stands behind the hint is told where the code has it to tell."""
 
     type: str  # a name for the code, not an address
     title: str
     status: int
     detail: str
-    code: str
+    code: Code
     hint: str = ""
+    reasons: list[str | dict[str, Any]] | None = None  # one by one
+    session: str | None = None  # that is in the way
+    task: str | None = None
+    tasks: list[str] | None = None
+    processes: list[Any] | None = None
+    signs: list[Any] | None = None  # by which a program is known to run
+    version: int | None = None  # as it is now
+    metadata: dict[str, Any] | None = None
+    generation: int | None = None
+
+
+def codes_of(status: int) -> list[str]:
+    """The codes that are told with a status."""
+    return [code for code, found in STATUS.items() if found == status]
 
 
 def status_of(code: str) -> int:

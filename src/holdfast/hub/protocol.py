@@ -1,17 +1,35 @@
-"""HTTP as uvicorn speaks it, with a bound on what comes before a request's body."""
+"""HTTP as uvicorn speaks it, with bounds on a request's head and on how long it may take to come."""
 
 from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 CUT = "holdfast.cut"  # in a request's extensions: what ends its connection, whatever waits to be sent
 HEAD = 64 * 1024  # bytes of a request's first line and headers
+MOMENT_S = 2.0  # when the hub ends: for who has come, but has not asked yet
 
 
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
+    COME_S: ClassVar[float] = 60.0  # from a connection, or a request's first byte, until all of it is here
+
     _head: int | None = None  # bytes of a head that is not whole yet
+    _ending = False
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody is there, and is to say something."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._have()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take a piece; a head that does not end is refused."""
@@ -24,6 +42,8 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A head begins."""
         self._head = 0
+        if self._late is None:
+            self._wait()
         super().on_message_begin()
         self.scope["extensions"] = {CUT: {"cut": self.transport.abort}}
 
@@ -31,3 +51,30 @@ class Protocol(HttpToolsProtocol):
         """The head has ended."""
         self._head = None
         super().on_headers_complete()
+        if self._ending:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """The hub ends: a request that is on its way here is still answered."""
+        self._ending = True
+        if self.cycle is None or self._head is not None:
+            self.loop.call_later(MOMENT_S, self._leave)
+        else:
+            super().shutdown()
+
+    def _leave(self) -> None:
+        """Close it, unless something is being answered."""
+        super().shutdown()
+
+    def on_message_complete(self) -> None:
+        """All of a request is here."""
+        self._have()
+        super().on_message_complete()
+
+    def _wait(self) -> None:
+        self._late = self.loop.call_later(self.COME_S, self.transport.abort)
+
+    def _have(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None

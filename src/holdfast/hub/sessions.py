@@ -15,9 +15,10 @@ from holdfast.hub.answers import fails, raw, told
 from holdfast.hub.given import By, TheHub
 from holdfast.model.change import Change, Describe, PatchMetadata
 from holdfast.model.commit import Commit
-from holdfast.model.session import ArchiveNote, Deletion, Link, Session, State, Worktree
+from holdfast.model.session import Header, Session
 from holdfast.model.task import Status
 from holdfast.model.token import Token
+from holdfast.store.reads import Filters
 from holdfast.work import removing, trusting
 
 BY_HAND = "by hand"
@@ -25,31 +26,6 @@ BY_HAND = "by hand"
 Which = Literal["present", "live", "archived", "deleted", "all"]
 Limit = Annotated[int, QueryParameter(ge=1, le=500)]
 Reason = Annotated[str, msgspec.Meta(max_length=4000)]
-
-
-class Header(msgspec.Struct, frozen=True):
-    """A session in a list: all but its metadata."""
-
-    id: str
-    agent: str
-    state: State
-    created_at: str
-    updated_at: str
-    key: str | None
-    cwd: str | None
-    host: str | None
-    title: str | None
-    worktree: Worktree | None
-    archive: ArchiveNote | None
-    deletion: Deletion | None
-    link: Link | None
-    version: int
-    undone: str | None
-    events: int
-    messages: int
-    tasks: int
-    last_task: str | None
-    last_status: Status | None
 
 
 class Sessions(msgspec.Struct, frozen=True):
@@ -95,6 +71,17 @@ class Trusted(msgspec.Struct, frozen=True):
     reason: str
 
 
+def _changes(path: str, operation: str, summary: str, *more: int) -> post:
+    """What a person does to one session; `more` are problems that not all of these have."""
+    return post(
+        f"/api/sessions/{{session:str}}/{path}",
+        operation_id=operation,
+        summary=summary,
+        status_code=200,
+        responses=fails(404, 409, *more),
+    )
+
+
 @get(
     "/api/sessions",
     operation_id="listSessions",
@@ -113,21 +100,19 @@ async def list_sessions(
     limit: Limit = 50,
 ) -> ASGIResponse:
     """A page of headers; `before` is the `next` of the page before, `status` that of the last task."""
-    wanted: dict[str, Any] = {
+    filters: Filters = {
         "state": which,
         "agent": agent,
         "key": key,
         "text": text,
         "status": status or "",
         "empty": empty,
-        "before": before,
-        "limit": limit,
     }
-    name, mark = repr(wanted), await hub.store.mark()
+    name, mark = repr((filters, before, limit)), await hub.store.mark()
     body = None if mark is None else hub.lists.get(name, mark)  # whoever polls, mostly finds nothing new
     if body is None:
-        headers, following = await hub.store.headers(**wanted)
-        body = hub.lists.keep(name, msgspec.json.encode({"sessions": headers, "next": following}), mark)
+        page = Sessions(*await hub.store.headers(before=before, limit=limit, **filters))
+        body = hub.lists.keep(name, msgspec.json.encode(page), mark)
     return raw(body)
 
 
@@ -165,12 +150,8 @@ async def patch_session(hub: TheHub, session: FromPath[str], data: JSONBody[Patc
     return await hub.store.session(found)
 
 
-@post(
-    "/api/sessions/{session:str}/archive",
-    operation_id="archiveSession",
-    summary="Put a session away; its key is free again, its tokens and prompts stay",
-    status_code=200,
-    responses=fails(404, 409, 413),
+@_changes(
+    "archive", "archiveSession", "Put a session away; its key is free again, its tokens and prompts stay", 413
 )
 async def archive_session(
     hub: TheHub, by: By, session: FromPath[str], data: JSONBody[Why | None] = None
@@ -180,13 +161,7 @@ async def archive_session(
     return await hub.store.archive(found, by, (data or Why()).reason)
 
 
-@post(
-    "/api/sessions/{session:str}/unarchive",
-    operation_id="unarchiveSession",
-    summary="Take a session out of the archive",
-    status_code=200,
-    responses=fails(404, 409),
-)
+@_changes("unarchive", "unarchiveSession", "Take a session out of the archive")
 async def unarchive_session(hub: TheHub, by: By, session: FromPath[str]) -> Session:
     """The live session."""
     return await hub.store.unarchive(await hub.resolve(session), by)
@@ -209,25 +184,13 @@ async def delete_session(
     return Response(Removed(**msgspec.structs.asdict(deleted), worktree_stays=stays), headers=headers)
 
 
-@post(
-    "/api/sessions/{session:str}/restore",
-    operation_id="restoreSession",
-    summary="Bring a session back from the trash",
-    status_code=200,
-    responses=fails(404, 409),
-)
+@_changes("restore", "restoreSession", "Bring a session back from the trash")
 async def restore_session(hub: TheHub, by: By, session: FromPath[str]) -> Session:
     """The session as it was."""
     return await hub.store.restore(await hub.resolve(session), by)
 
 
-@post(
-    "/api/sessions/{session:str}/trust",
-    operation_id="trustSession",
-    summary="Say that a session is sound whose last task was cancelled or failed",
-    status_code=200,
-    responses=fails(404, 409, 413),
-)
+@_changes("trust", "trustSession", "Say that a session is sound whose last task was cancelled or failed", 413)
 async def trust_session(hub: TheHub, by: By, session: FromPath[str], data: JSONBody[Why]) -> Trusted:
     """What was recorded; that task no longer counts."""
     found = await hub.resolve(session)

@@ -25,11 +25,11 @@ def read(config: Mapping[str, Any]) -> HubSettings:
     """The settings of a config; BadInput names what is wrong with them."""
     found = table("hub", config.get("hub", {}), HubSettings)
     if found.port is not None:
-        check_port(found.port)
+        check_port(found.port, "config.toml: hub.port")
     return found
 
 
-def check_port(port: int) -> None:
+def check_port(port: int, name: str = "a port") -> None:
     """Refuse what is no port."""
     if not 0 <= port <= 65535:
-        raise BadInput(f"a port is a number from 0 to 65535, not {port}")
+        raise BadInput(f"{name} is a number from 0 to 65535, not {port}")

@@ -18,6 +18,7 @@ from holdfast.work.journal import PASSING
 
 AGAIN_S = 0.5  # before a store that did not answer is asked again
 GONE = "the reader is gone"
+ENDING = (errors.NotFound, errors.StoreUnreadable)  # waiting would not help
 
 _START = [
     (b"content-type", STREAM.encode()),
@@ -56,22 +57,22 @@ class Stream:
 
     async def _tell(self, subscriber: Subscriber, send: Send) -> None:
         """Past and present, again and again if the log becomes another; returns when it is closed."""
-        problem = self._problem
+        gap = self._problem
         while subscriber.why is None:
-            if problem is not None:
-                await _piece(send, frame.gap(self._past.session, problem))
+            if gap is not None:
+                await _piece(send, frame.gap(self._past.session, gap))
             try:
                 await self._tell_past(subscriber, send)
-            except errors.NotFound as gone:
-                subscriber.close(gone.message)
+            except ENDING as problem:
+                subscriber.close(problem.message)
             while subscriber.why is None and subscriber.reset is None:
                 piece, self._past.place = await subscriber.take(self._past.place)
                 if piece:
                     await _piece(send, piece)
-            problem, subscriber.reset = subscriber.reset, None
+            why, subscriber.reset = subscriber.reset, None
             if subscriber.why is None:
                 await self._hub.opened()
-                await self._begin_anew(subscriber)
+                gap = why if await self._is_another(subscriber) else None
 
     async def _tell_past(self, subscriber: Subscriber, send: Send) -> None:
         while subscriber.why is None and subscriber.reset is None:
@@ -85,19 +86,20 @@ class Stream:
                 await asyncio.sleep(AGAIN_S)
                 continue
             if subscriber.go_live():
+                self._hub.feed.speech.catch_up(subscriber)
                 return
 
-    async def _begin_anew(self, subscriber: Subscriber) -> None:
-        """The log is another one: from its start."""
+    async def _is_another(self, subscriber: Subscriber) -> bool:
+        """Whether the log is another one than before, and begins at its start; else it goes on."""
+        cursor = self._past.cursor
         while subscriber.why is None:
             try:
-                await self._past.begin(None)
-                self._past.place = 0
-                return
-            except errors.NotFound as gone:
-                subscriber.close(gone.message)
+                return await self._past.begin(cursor) is not None
+            except ENDING as problem:
+                subscriber.close(problem.message)
             except (errors.StoreClosed, *PASSING):
                 await asyncio.sleep(AGAIN_S)
+        return False
 
 
 async def _watch(receive: Receive, subscriber: Subscriber) -> None:

@@ -17,7 +17,8 @@ STUCK_S = 60.0  # for a reader that is too slow to take the reason why it is clo
 class Subscriber:
     """Frames on their way to one reader; they are shared with all others, so only references wait here."""
 
-    def __init__(self, session: str | None):
+    def __init__(self, session: str | None, stuck_s: float = STUCK_S):
+        self._stuck_s = stuck_s
         self.session = session  # None: of all
         self.why: str | None = None  # it is closed
         self.reset: str | None = None  # the log it read is another now
@@ -114,7 +115,7 @@ class Subscriber:
     def _overflow(self) -> None:
         if self._live:
             self.close("too slow: connect again and go on from the last id")
-            asyncio.get_running_loop().call_later(STUCK_S, self._end)
+            asyncio.get_running_loop().call_later(self._stuck_s, self._end)
         else:
             self.missed = True
             self._drop()

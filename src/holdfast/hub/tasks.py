@@ -12,6 +12,7 @@ from holdfast.drive.driver import Decision
 from holdfast.hub.answers import fails
 from holdfast.hub.given import By, TheHub
 from holdfast.model.task import Status, Task
+from holdfast.store import contract
 from holdfast.work import steering
 
 
@@ -38,6 +39,43 @@ class Answered(msgspec.Struct, frozen=True):
     """The answers as they were recorded."""
 
     answered: list[dict[str, Any]]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A permission that an agent waits for."""
+
+    session: str
+    task: str
+    at: str
+    call: str
+    ask: str  # what to name as `call` in an answer to this one alone
+    name: str | None
+    input: Any
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """What waits for an answer, by the order of tasks."""
+
+    permissions: list[Asked]
+
+
+@get("/api/permissions", operation_id="listPermissions", summary="What agents ask for", responses=fails())
+async def list_permissions(hub: TheHub) -> Permissions:
+    """The permissions of tasks that run, as long as nobody has answered them."""
+    return Permissions([_asked(found) for found in await hub.store.asked()])
+
+
+def _asked(found: contract.Asked) -> Asked:
+    call, name = str(found.body["call"]), found.body.get("name")
+    return Asked(
+        session=found.session,
+        task=found.task,
+        at=found.at,
+        call=call,
+        ask=str(found.body.get("ask", call)),
+        name=None if name is None else str(name),
+        input=found.body.get("input"),
+    )
 
 
 @get(
@@ -88,4 +126,4 @@ async def answer_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[A
     return Answered(await steering.answer(hub.store, task, data.answer, by, call=data.call))
 
 
-ROUTES = [list_tasks, show_task, cancel_task, answer_task]
+ROUTES = [list_permissions, list_tasks, show_task, cancel_task, answer_task]

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.model.task import Status
+
 State = Literal["live", "archived", "deleted"]
 
 
@@ -40,6 +42,31 @@ class Link(msgspec.Struct, frozen=True):
 
     session: str
     relation: str  # fresh | fork | import
+
+
+class Header(msgspec.Struct, frozen=True):
+    """A session in a list: all about it but its events and its metadata."""
+
+    id: str
+    agent: str
+    state: State
+    created_at: str
+    updated_at: str
+    key: str | None
+    cwd: str | None
+    host: str | None
+    title: str | None
+    worktree: Worktree | None
+    archive: ArchiveNote | None
+    deletion: Deletion | None
+    link: Link | None
+    version: int
+    undone: str | None
+    events: int
+    messages: int
+    tasks: int
+    last_task: str | None
+    last_status: Status | None
 
 
 class Session(msgspec.Struct, frozen=True):

@@ -7,15 +7,16 @@ Acknowledged means durable: a call that returns has its records on disk. A call 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Unpack
 
 from holdfast.errors import HoldfastError
 from holdfast.model.change import Create
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
-from holdfast.model.session import Link, Session, Worktree
+from holdfast.model.session import Header, Link, Session, Worktree
 from holdfast.model.task import Delivery, Owner, Status, Task, Turn
 from holdfast.model.token import ResumeTarget, Token
+from holdfast.store.reads import Filters
 
 
 class Committed(NamedTuple):
@@ -80,6 +81,15 @@ class Count(NamedTuple):
     kind: str  # a state of sessions, or a status of tasks
     of: str  # an agent, or a day
     many: int
+
+
+class Asked(NamedTuple):
+    """A permission that an agent waits for."""
+
+    session: str
+    task: str
+    at: str
+    body: dict[str, Any]  # as in its event
 
 
 class Overview(NamedTuple):
@@ -159,8 +169,10 @@ class Store(Protocol):
         """
         ...
 
-    async def headers(self, limit: int = 50, **wanted: Any) -> tuple[list[dict[str, Any]], str | None]:
-        """A page as `sessions` gives it, as plain values and without metadata: for long lists."""
+    async def headers(
+        self, *, before: str | None = None, limit: int = 50, **filters: Unpack[Filters]
+    ) -> tuple[list[Header], str | None]:
+        """A page as `sessions` gives it, without metadata: for long lists."""
         ...
 
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
@@ -334,6 +346,10 @@ class Store(Protocol):
 
     async def overview(self, since: str, limit: int = 100) -> Overview:
         """All in numbers; of the tasks that ended since then, by day."""
+        ...
+
+    async def asked(self) -> list[Asked]:
+        """The permissions that wait for an answer, of tasks that run."""
         ...
 
     async def mark(self) -> object | None:

@@ -31,10 +31,12 @@ select id from session where key = :key and state <> 'deleted'
 order by case state when 'live' then 0 else 1 end, updated_at desc, n desc limit 1
 
 -- name: sessions
-select s.n, s.id, s.key, s.agent, s.cwd, s.host, s.title, s.state, s.worktree, s.archive, s.deletion,
-  s.link, s.undone, cast(s.metadata as blob) as metadata, s.version, s.created_at, s.updated_at, s.seq, s.messages, s.tasks,
+-- In the order of a header's fields, then what a list needs besides.
+select s.id, s.agent, s.state, s.created_at, s.updated_at, s.key, s.cwd, s.host, s.title,
+  s.worktree, s.archive, s.deletion, s.link, s.version, s.undone, s.seq, s.messages, s.tasks,
+  (select t.id from task t where t.n = s.n order by t.place desc limit 1) as last_task,
   (select t.status from task t where t.n = s.n order by t.place desc limit 1) as last_status,
-  (select t.id from task t where t.n = s.n order by t.place desc limit 1) as last_task
+  s.n, case when :metadata = 1 then cast(s.metadata as blob) end as metadata
 from session s
 where (:state = 'all' or s.state = :state or (:state = 'present' and s.state <> 'deleted'))
   and (:agent = '' or s.agent = :agent)
@@ -82,6 +84,12 @@ where n = :n and seq > :after order by seq limit :limit
 -- name: task_log
 select seq, kind, at, task, replayed, origin, spool, last, body from log
 where n = :n and task = :task and :kinds like '%,' || kind || ',%' order by seq
+
+-- name: asked
+select s.id as session, t.id as task, l.at, l.body
+from task t join session s on s.n = t.n join log l on l.n = t.n and l.task = t.id
+where t.status in ('running', 'unreachable') and s.state <> 'deleted' and l.kind = 'permission' and not l.replayed
+order by t.place, l.seq
 
 -- name: log_origins
 select origin from log where n = :n and seq > :after and origin is not null
@@ -184,11 +192,14 @@ order by t.place
 
 -- name: unrecorded
 -- Live sessions whose token a run of ours has brought, without any task, of which nothing was said yet.
-select s.id from session s
-where s.state = 'live' and s.tasks = 0 and (s.host is null or s.host = :host)
-  and exists (select 1 from token k
-    where k.n = s.n and k.status = 'current' and k.seen_in in ('stream', 'chosen'))
-  and not exists (select 1 from log l where l.n = s.n and l.kind = 'notice' and l.body like :said)
+-- Their logs are read last, and only theirs: else every start would read all of them.
+with lone as materialized (
+  select s.n, s.id from session s
+  where s.state = 'live' and s.tasks = 0 and (s.host is null or s.host = :host)
+    and exists (select 1 from token k
+      where k.n = s.n and k.status = 'current' and k.seen_in in ('stream', 'chosen')))
+select lone.id from lone
+where not exists (select 1 from log l where l.n = lone.n and l.kind = 'notice' and l.body like :said)
 
 -- name: put_task
 insert into task (id, n, place, prompt, status, queued_at, delivery, options, owner, generation,

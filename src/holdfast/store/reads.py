@@ -5,11 +5,13 @@ Kept free of msgspec and asyncio: a reading command pays for its imports on ever
 
 from __future__ import annotations
 
+import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from holdfast import ids
 from holdfast.errors import Ambiguous, BadInput, NotFound, StoreUnreadable
+from holdfast.model.asking import unanswered
 
 if TYPE_CHECKING:
     from holdfast.store.sql import Row, Sql
@@ -18,7 +20,20 @@ PAGE = 500  # records a page, at the most
 PAGE_CHARACTERS = 8_000_000  # of bodies a page; the record that passes it is the page's last
 LAST = ("~", 1 << 62)  # sorts after every (updated_at, n)
 
+UPDATED_AT, N = 4, 20  # columns of a list
+
 Json = dict[str, Any]
+
+
+class Filters(TypedDict, total=False):
+    """Which sessions a list is of; without any, all that are not deleted nor empty."""
+
+    state: str
+    agent: str
+    key: str
+    text: str
+    status: str  # of the last task
+    empty: bool
 
 
 def session_view(row: Json) -> Json:
@@ -137,54 +152,53 @@ async def session(sql: Sql, session: str) -> Json:
 
 
 async def sessions(
-    sql: Sql,
-    *,
-    state: str = "present",
-    agent: str = "",
-    key: str = "",
-    text: str = "",
-    status: str = "",
-    empty: bool = False,
-    before: str | None = None,
-    limit: int = 50,
-    metadata: bool = True,
+    sql: Sql, *, before: str | None = None, limit: int = 50, **filters: Unpack[Filters]
 ) -> tuple[list[Json], str | None]:
-    """Headers, the latest first, with or without their metadata, and the cursor of the next page."""
+    """Sessions, the latest first, each with the cursor of what follows it, and that of the next page."""
+    given = _wanted(before, limit, filters)
+    rows = [] if given is None else await sql.dicts("sessions", metadata=1, **given)
+    for row in rows:
+        row["cursor"] = _cursor(row["updated_at"], row["n"])
+    following = rows[limit - 1]["cursor"] if len(rows) > limit else None
+    return [session_view(row) for row in rows[:limit]], following
+
+
+async def headers(
+    sql: Sql, *, before: str | None = None, limit: int = 50, **filters: Unpack[Filters]
+) -> tuple[list[Row], str | None]:
+    """The same as rows, without their metadata."""
+    given = _wanted(before, limit, filters)
+    rows = [] if given is None else await sql.rows("sessions", metadata=0, **given)
+    following = _cursor(rows[limit - 1][UPDATED_AT], rows[limit - 1][N]) if len(rows) > limit else None
+    return rows[:limit], following
+
+
+def _wanted(before: str | None, limit: int, filters: Filters) -> Json | None:
+    """What the statement of a list is given; None if nothing can fit."""
     check_limit(limit)
     before_at, before_n = LAST
-    if not all(is_text(wanted) for wanted in (state, agent, key, text, status)):
-        return [], None
+    text = {name: str(filters.get(name, "")) for name in ("agent", "key", "text", "status")}
+    text["state"] = filters.get("state", "present")
+    if not all(map(is_text, text.values())):
+        return None
     if before:
         at, _, number = before.partition("/")
         if not is_number(number) or not is_text(at):
             raise NotFound(f"{before!r} is no page of this list")
         before_at, before_n = at, int(number)
-    rows = await sql.dicts(
-        "sessions",
-        state=state,
-        agent=agent,
-        key=key,
-        pattern=like(text),
-        status=status,
-        empty=int(empty),
-        before_at=before_at,
-        before_n=before_n,
-        limit=limit + 1,
-    )
-    more = len(rows) > limit
-    rows = rows[:limit]
-    following = _cursor(rows[-1]) if more else None
-    for row in rows:
-        if metadata:
-            row["cursor"] = _cursor(row)
-        else:
-            del row["metadata"]
-    return [session_view(row) for row in rows], following
+    return {
+        **text,
+        "pattern": like(text["text"]),
+        "empty": int(filters.get("empty", False)),
+        "before_at": before_at,
+        "before_n": before_n,
+        "limit": limit + 1,
+    }
 
 
-def _cursor(row: Json) -> str:
-    """Where the page after that row begins."""
-    return f"{row['updated_at']}/{row['n']}"
+def _cursor(updated_at: str, n: int) -> str:
+    """Where the page after that session begins."""
+    return f"{updated_at}/{n}"
 
 
 def like(text: str) -> str:
@@ -208,6 +222,15 @@ async def task_log(sql: Sql, task: str, kinds: tuple[str, ...]) -> list[Row]:
     """The records of some kinds that are one task's, in order."""
     row = await session_row(sql, (await _task_row(sql, task))["session"])
     return await sql.rows("task_log", n=row["n"], task=task, kinds=f",{','.join(kinds)},")
+
+
+async def asked(sql: Sql) -> list[Json]:
+    """The permissions that wait for an answer, with their session, task and time, by the order of tasks."""
+    found = await sql.dicts("asked")
+    for row in found:
+        row["body"] = json.loads(row["body"])
+    of_tasks = itertools.groupby(found, key=lambda row: row["task"])
+    return [row for _, rows in of_tasks for row in unanswered((row, row["body"]) for row in rows)]
 
 
 async def tokens(sql: Sql, session: str) -> list[Json]:

@@ -7,18 +7,43 @@ from typing import Any
 import msgspec
 
 from holdfast import ids
+from holdfast.errors import StoreUnreadable
 from holdfast.model.fold import View, replace
-from holdfast.model.session import Session
+from holdfast.model.session import ArchiveNote, Deletion, Header, Link, Session, Worktree
 from holdfast.model.task import Task
 from holdfast.model.text import encode
 from holdfast.model.token import Token
 from holdfast.store.reads import read_metadata, session_view, task_view
-from holdfast.store.sql import Sql
+from holdfast.store.sql import Row, Sql
+
+JSON = (Worktree, ArchiveNote, Deletion, Link)  # columns of a list, side by side
+NO_JSON = (None,) * len(JSON)
+WIDTH = len(Header.__struct_fields__)
+FIRST_JSON = Header.__struct_fields__.index("worktree")
+PAST_JSON = FIRST_JSON + len(JSON)
 
 
 def as_session(view: dict[str, Any]) -> Session:
     """A header as its Struct."""
     return msgspec.convert(view, Session)
+
+
+def as_header(row: Row) -> Header:
+    """A row of a list as its Struct; most have none of the columns that are JSON."""
+    if row[FIRST_JSON:PAST_JSON] != NO_JSON:
+        told = [
+            None if text is None else _decoded(text, shape, row[0])
+            for text, shape in zip(row[FIRST_JSON:PAST_JSON], JSON, strict=True)
+        ]
+        row = (*row[:FIRST_JSON], *told, *row[PAST_JSON:])
+    return Header(*row[:WIDTH])
+
+
+def _decoded(text: str, shape: type[Any], session: str) -> Any:
+    try:
+        return msgspec.json.decode(text, type=shape)
+    except msgspec.DecodeError:
+        raise StoreUnreadable(f"the stored {shape.__name__} of {session} cannot be read") from None
 
 
 def as_token(row: dict[str, Any]) -> Token:

@@ -13,7 +13,7 @@ from holdfast.store.contract import Store
 from holdfast.work.settings import Settings
 
 Unfinished = Callable[[], tuple[str, str] | None]  # the kind and text of a block that is not whole
-Overhear = Callable[[str, str, Unfinished], None]  # session, task
+Overhear = Callable[[str, str, Unfinished | None], None]  # session, task; None: it is heard no more
 
 
 class Context(NamedTuple):

@@ -13,7 +13,7 @@ from holdfast.agents.agent import Agent
 from holdfast.agents.find import find, traps, version
 from holdfast.git import worktree
 from holdfast.model.change import Create
-from holdfast.model.session import Session
+from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import verdict
 from holdfast.resume.facts import Facts
@@ -42,7 +42,7 @@ async def dispatch(context: Context, wish: Wish, *, by: str, retry_of: str | Non
         try:
             session = await _existing(context, wish)
             if session is None:
-                return await _new(context, wish, by)
+                return await _new(context, wish)
             return await _Dispatcher(context, wish, session, by, retry_of).go()
         except (errors.PlanChanged, errors.KeyTaken):  # somebody was quicker: look again
             if last:
@@ -180,15 +180,7 @@ class _Dispatcher:
             seen=facts.seen,
             new=new,
         )
-        try:
-            task = await self._context.store.dispatch(dispatched._replace(task=self._wish.task))
-        except errors.Refused:
-            if made is not None:
-                await worktree.remove(made)
-            raise
-        if made is not None and task.session != new:  # the same wish was heard twice at once
-            await worktree.remove(made)
-        return task
+        return await _queued(self._context, dispatched._replace(task=self._wish.task), made)
 
     async def _fork(self, facts: Facts, found: Verdict) -> Task:
         if found.action == "wait":
@@ -248,7 +240,7 @@ def options(context: Context, wish: Wish, *, here: bool = True) -> dict[str, Any
     return found
 
 
-async def _new(context: Context, wish: Wish, by: str) -> Task:
+async def _new(context: Context, wish: Wish) -> Task:
     if wish.agent is None:
         raise errors.BadInput("which agent?", hint="name one with -a; `holdfast agents` lists them")
     create = Create(
@@ -258,18 +250,25 @@ async def _new(context: Context, wish: Wish, by: str) -> Task:
         host=context.owner.host,
         title=header(wish.prompt, TITLE),
     )
-    told = options(context, wish)
-    if not wish.worktree:
-        new = ids.new(ids.SESSION)
-        return await context.store.dispatch(Dispatch(new, wish.prompt, told, create=create, task=wish.task))
-    session = await context.store.create_session(**msgspec.structs.asdict(create))
+    new, made = ids.new(ids.SESSION), None
+    if wish.worktree:
+        made = await worktree.make(create.cwd or "", new, context.home.worktrees, clock.now())
+        create = msgspec.structs.replace(create, worktree=made)
+    begun = Dispatch(new, wish.prompt, options(context, wish), create=create, task=wish.task)
+    return await _queued(context, begun, made)
+
+
+async def _queued(context: Context, wanted: Dispatch, made: Worktree | None) -> Task:
+    """Queue it; the worktree that was made for it goes again if it is not needed."""
     try:
-        made = await worktree.make(create.cwd or "", session.id, context.home.worktrees, clock.now())
-    except errors.HoldfastError:
-        await context.store.delete(session.id, by, "no worktree could be made for it")
+        task = await context.store.dispatch(wanted)
+    except (errors.BadInput, errors.Refused):
+        if made is not None:
+            await worktree.remove(made)
         raise
-    await context.store.describe(session.id, worktree=made)
-    return await context.store.dispatch(Dispatch(session.id, wish.prompt, told, queue=True, task=wish.task))
+    if made is not None and task.session != wanted.session:  # the same wish was heard twice at once
+        await worktree.remove(made)
+    return task
 
 
 def _here() -> str:

@@ -24,8 +24,9 @@ async def facts(
 
 def warning(found: Verdict) -> NewEvent:
     """What the log of a fresh run says of the session that it does not go on with."""
+    why = "a new conversation was asked for" if found.action == "resume" else verdict.told(found)
     body = {
-        "text": f"resume=<none>: {verdict.told(found)}",
+        "text": f"resume=<none>: {why}",
         "code": NOT_RESUMED,
         "session": found.session,
         "token": found.token,

@@ -27,7 +27,7 @@ async def end(store: Store, task: Task, by: str) -> list[Process]:
         raise IllegalChange(f"task {task.id} is {task.status} already")
     stayed = await ending.end(found, TERM_S, look=lambda: _look(task.id))
     ended = [process for process in found if process not in stayed]
-    named = ", ".join(f"{process.command} ({process.pid})" for process in ended[:5])
+    named = ", ".join(survivors.Process(process.pid, process.command).shown() for process in ended[:5])
     text = f"{by} ended what the task had left running: {named}" + (" …" if len(ended) > 5 else "")
     body = {"text": text, "code": CODE, "by": by, "ended": shown(ended), "stayed": shown(stayed)}
     await store.commit(Commit(task.session, [NewEvent("notice", body)], task=task.id))

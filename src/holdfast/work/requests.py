@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from holdfast.drive.driver import Decision
 from holdfast.errors import NotFound
+from holdfast.model.asking import unanswered
 from holdfast.model.event import Event, NewEvent, Origin
 
 CANCEL = "cancel_requested"
@@ -53,15 +54,7 @@ def cancel(by: str) -> NewEvent:
 
 def waiting(events: Iterable[Event]) -> list[Event]:
     """The permissions of one task that wait for an answer, oldest first."""
-    asked: dict[str, Event] = {}
-    for event in events:
-        if event.kind == "permission" and not event.replayed:
-            ask = str(event.body.get("ask"))
-            if event.body.get("answer") is None:
-                asked[ask] = event
-            else:
-                asked.pop(ask, None)
-    return list(asked.values())
+    return unanswered((e, e.body) for e in events if e.kind == "permission" and not e.replayed)
 
 
 def answer(asked: Event, decision: Decision, by: str) -> NewEvent:

@@ -83,6 +83,8 @@ class TaskRun:
             log.info("task %s has another owner now", self.task.id)
         finally:
             self.found.set()
+            if self._context.overhear is not None:
+                self._context.overhear(self.task.session, self.task.id, None)
             if self._handle is not None:
                 self._handle.close()
 

@@ -52,12 +52,10 @@ class Settings(msgspec.Struct, frozen=True):
 
 def read(config: Mapping[str, Any]) -> Settings:
     """The settings of a config; BadInput names what is wrong with them."""
-    agents = config.get("agents", {})
-    if not isinstance(agents, dict):
-        raise BadInput("config: agents must be a table")
+    agents = tables("agents", config.get("agents", {}))
     run = table("run", config.get("run", {}), RunSettings)
     if run.at_once < 1:
-        raise BadInput("config: run.at_once must be at least 1")
+        raise BadInput("config.toml: run.at_once must be at least 1")
     return Settings(
         run=run,
         agents={name: table(f"agents.{name}", said, AgentSettings) for name, said in agents.items()},
@@ -65,15 +63,22 @@ def read(config: Mapping[str, Any]) -> Settings:
     )
 
 
-def table(name: str, written: Any, shape: type[T]) -> T:
+def tables(name: str, written: Any, see: str = SEE) -> dict[str, Any]:
+    """What is written under a name, if that is a table."""
+    if not isinstance(written, dict):
+        raise BadInput(f"config.toml: {name} must be a table: [{name}]", hint=see)
+    return written
+
+
+def table(name: str, written: Any, shape: type[T], see: str = SEE) -> T:
     """A table of the config as its settings; BadInput names the one that is wrong, and what it may be."""
     known = tuple(field.name for field in msgspec.structs.fields(shape))  # type: ignore[arg-type]
-    for given in written if isinstance(written, dict) else ():
+    for given in tables(name, written, see):
         if given not in known:
-            raise BadInput(f"config: [{name}] has no setting {given!r}", hint=near(given, known))
+            raise BadInput(f"config.toml: [{name}] has no setting {given!r}", hint=near(given, known))
     try:
         return msgspec.convert(written, shape)
     except msgspec.ValidationError as problem:
         what, _, where = str(problem).partition(" - at `$")
         place = f"{name}{where.rstrip('`')}"
-        raise BadInput(f"config: {place}: {what[:1].lower()}{what[1:]}", hint=SEE) from None
+        raise BadInput(f"config.toml: {place}: {what[:1].lower()}{what[1:]}", hint=see) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
 from collections.abc import Iterable
 
@@ -13,7 +14,9 @@ from holdfast.history.hapi.database import Message
 RESET = "Context was reset"
 REPLACED = "resume failed; starting a new session"
 DROPPED = "Dropping the queued message"
+COMMAND = re.compile(r"/[\w-]+")  # to hapi or to the agent's program, as `/clear`
 KEPT = 200  # prompts whose text is kept, the last ones
+MOST_TEXT = 4000  # characters of a prompt that are kept
 
 
 class Story:
@@ -24,9 +27,9 @@ class Story:
         self.unreadable: list[int] = []  # the first few
         self.unread = 0
         self.claude: dict[str, int] = {}  # id: the last message that names it
-        self.codex: dict[str, int] = {}
         self.cwds: set[str] = set()
-        self.prompts: deque[str] = deque(maxlen=KEPT)
+        self._threads: dict[str | None, dict[str, int]] = {}  # by the role that each is told to have
+        self._prompts: deque[tuple[int, str]] = deque(maxlen=KEPT)
         self.was_reset = False
         self.replaced: list[str] = []
         self.unanswered: list[int] = []  # delivered from the queue, and nothing after them
@@ -34,13 +37,29 @@ class Story:
         self.queued: list[int] = []
         self.scheduled: list[int] = []
         self.first_at: int | None = None
-        self.last_at: int | None = None
-        self.digest = hashlib.blake2b(digest_size=16)
+        self.digest = hashlib.sha256()
         self._asked: int | None = None
         self._error = False
         for message in messages:
             self._add(message)
         self._settle()
+
+    @property
+    def prompts(self) -> list[str]:
+        """What the agent must know that it was asked: no commands, nothing that never reached it."""
+        lost = {*self.unanswered, *self.failed}
+        return [text for seq, text in self._prompts if seq not in lost and not COMMAND.fullmatch(text)]
+
+    def ids(self) -> dict[str, dict[str, int]]:
+        """By flavor: the conversations that it may be of, each with the last message that names it."""
+        return {"claude": self.claude, "codex": self.codex}
+
+    @property
+    def codex(self) -> dict[str, int]:
+        """The Codex threads that it may be of: those called its own, else those of which nothing is told."""
+        subagents = self._threads.get("other", {})
+        unsaid = {name: at for name, at in self._threads.get(None, {}).items() if name not in subagents}
+        return self._threads.get("parent") or unsaid
 
     def _add(self, message: Message) -> None:
         self.count += 1
@@ -49,7 +68,6 @@ class Story:
         self.first_at = (
             message.created_at if self.first_at is None else min(self.first_at, message.created_at)
         )
-        self.last_at = max(self.last_at or 0, message.created_at)
         try:
             said = content.read(message.content)
         except content.Unreadable:
@@ -65,8 +83,8 @@ class Story:
         if message.local_id is not None and message.invoked_at is None:
             (self.queued if message.scheduled_at is None else self.scheduled).append(message.seq)
             return
-        if said.text:
-            self.prompts.append(said.text)
+        if text := said.text.strip()[:MOST_TEXT]:
+            self._prompts.append((message.seq, text))
         self._settle()
         self._asked = message.seq
         if message.local_id is not None and message.invoked_at is not None:
@@ -81,14 +99,14 @@ class Story:
         if said.kind == "event" and said.text == RESET:
             self.was_reset = True
             self.claude.clear()
-            self.codex.clear()
+            self._threads.clear()
         if said.kind != "reply" and REPLACED in said.text:
             self.replaced.append(said.text)
         if said.own_turn and said.claude:
             self.claude[said.claude] = message.seq
         if said.codex:
-            self.codex[said.codex] = message.seq
-        if said.cwd:
+            self._threads.setdefault(said.role, {})[said.codex] = message.seq
+        if said.own_turn and said.cwd:
             self.cwds.add(said.cwd)
 
     def _settle(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from holdfast.model.text import encode
 
 # Where agents keep the text of a result that is an object; the first that holds some is taken.
 _TEXT_KEYS = ("output", "formatted_output", "aggregated_output", "stdout", "message", "error", "text")
+_HALF = re.compile("[\ud800-\udfff]")  # of a character
 
 
 def block_text(block: Any) -> str:
@@ -71,7 +73,7 @@ def mended(text: str) -> str:
     A stream may cut inside an emoji; each half is a lone surrogate, and two halves in a row are refused
     by the store.
     """
-    if text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text):
+    if text.isascii() or _HALF.search(text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 

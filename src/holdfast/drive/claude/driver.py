@@ -8,6 +8,7 @@ from holdfast.drive import line as lines
 from holdfast.drive.claude import parts, wire
 from holdfast.drive.claude.asks import Asks
 from holdfast.drive.claude.calls import Calls
+from holdfast.drive.claude.draft import Draft
 from holdfast.drive.driver import Decision, Entry, Final, Job, Out
 from holdfast.model.event import NewEvent, Origin
 
@@ -25,6 +26,7 @@ class ClaudeDriver:
         self.native_id: str | None = None
         self._asks = Asks(job.permissions)
         self._calls = Calls()
+        self._draft = Draft()
         self.asking = self._asks.waiting
         self.open_calls = self._calls.open
         self._states = False  # whether it tells of its state, and so when it is idle
@@ -42,8 +44,8 @@ class ClaudeDriver:
         return self._asks.answer(ask, decision)
 
     def unfinished(self) -> tuple[str, str] | None:
-        """See `Driver`; the CLI says each block whole."""
-        return None
+        """See `Driver`."""
+        return self._draft.unfinished()
 
     def interrupt(self) -> Out | None:
         """The control request that ends the turn."""
@@ -60,7 +62,9 @@ class ClaudeDriver:
         if kind == "control_request":
             return self._asked(record)
         out = Out()
-        if kind == "system":
+        if kind == "stream_event":
+            self._draft.hear(record)
+        elif kind == "system":
             self._system(record, out.entries)
         elif kind == "assistant":
             self._assistant(record, out.entries)
@@ -82,7 +86,7 @@ class ClaudeDriver:
         """Stdout has ended for good."""
         if self._result is not None and not self._calls.helped:
             self._settle()
-        out = Out()
+        out = Out([*self._draft.close()])
         for call, name in self.open_calls.items():
             out.entries.append(self._summary(call, name, "interrupted", self._asks.left(call), None))
         self.open_calls.clear()
@@ -128,6 +132,7 @@ class ClaudeDriver:
 
     def _ended(self, record: dict[str, Any]) -> None:
         self._result = record
+        self._draft.drop()
         for name, count in parts.counts(record).items():
             self._usage[name] = self._usage.get(name, 0) + count
         if not self._states and not self._calls.helped:
@@ -149,6 +154,7 @@ class ClaudeDriver:
     # --- what it says and does
 
     def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
+        self._draft.whole(record)
         for i, block in enumerate(parts.blocks(record.get("message"))):
             kind = lines.word(block, "type")
             if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):

@@ -15,7 +15,6 @@ QUIET = frozenset(
         "command_lifecycle",
         "keep_alive",
         "prompt_suggestion",
-        "stream_event",
         "tool_progress",
         "tool_use_summary",
         "transcript_mirror",

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from msgspec.structs import replace
-
 from holdfast import clock, errors, ids
-from holdfast.history.adopting import BATCH, Adopted, Came
-from holdfast.history.align import BORDER, Known
+from holdfast.history.adopting import Adopted, Came, past_of, put_replayed
+from holdfast.history.align import BORDER
 from holdfast.history.hapi import database
 from holdfast.history.hapi.database import Database, Row
 from holdfast.history.hapi.flavor import FLAVORS, PROTOCOL
@@ -52,20 +50,15 @@ async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, pro
     events = Telling(row.id).events(db.messages(row))
     known = await _known(store, row, tokens)
     if known is not None:
-        past = Known()
-        after = 0
-        while page := await store.events(known, after=after):
-            after = page[-1].seq
-            for event in page:
-                past.add(event)
+        past = await past_of(store, known)
         held = {(token.agent, token.native_id) for token in await store.tokens(known)}
         new = [token for token in tokens if (token.agent, token.native_id) not in held]
         count = await _put(store, Commit(known, list(new)), past.missing(events), row, path, past.unmarked)
         return Adopted(known, False, count)
     session = ids.new(ids.SESSION)
-    flavor = metadata.string("flavor")
+    agent = metadata.agent
     created = Create(
-        agent=flavor if flavor in FLAVORS else AGENT,
+        agent=agent if agent in FLAVORS else AGENT,
         key=key_of(row.id),
         cwd=metadata.string("path"),
         host=metadata.string("host") or host,
@@ -89,26 +82,18 @@ async def _known(store: Store, row: Row, tokens: list[SeeToken]) -> str | None:
 
 
 async def _put(
-    store: Store,
-    first: Commit,
-    events: Iterable[NewEvent],
-    row: Row,
-    path: str,
-    unmarked: bool = False,
+    store: Store, first: Commit, events: Iterable[NewEvent], row: Row, path: str, unmarked: bool = False
 ) -> int:
-    entries, count = list(first.entries), 0
-    for event in events:
-        entries.append(replace(event, replayed=True))
-        count += 1
-        if len(entries) >= BATCH:
-            await store.commit(replace(first, entries=entries))
-            entries = []
-    if count or unmarked:
-        text = f"Replayed from hapi's session {row.id}"
-        body = {"text": text, "code": BORDER, "native_id": row.id, "path": path}
-        entries.append(NewEvent("notice", body, replayed=True))
-    if entries:
-        await store.commit(replace(first, entries=entries))
+    body = {
+        "text": f"Replayed from hapi's session {row.id}",
+        "code": BORDER,
+        "native_id": row.id,
+        "path": path,
+    }
+    end = NewEvent("notice", body, replayed=True)
+    count, last = await put_replayed(store, first, events, end, unmarked)
+    if last.entries:
+        await store.commit(last)
     return count
 
 

@@ -15,6 +15,7 @@ LARGEST = 256 << 20  # bytes that one message may unpack to
 
 Kind = Literal["prompt", "reply", "error", "event"]
 
+_NAMING = {"thread_id", "threadId", "scope"}  # keys of an event that may name a Codex thread
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -25,6 +26,7 @@ class Said(msgspec.Struct, frozen=True):
     text: str = ""
     claude: str | None = None  # the Claude session that it names
     codex: str | None = None  # the Codex thread
+    role: str | None = None  # of that thread, where it is told: `parent`, or it is a subagent's
     cwd: str | None = None
     own_turn: bool = True  # of the conversation itself, not of a subagent
 
@@ -58,33 +60,51 @@ def read(stored: bytes) -> Said:
     if message["role"] == "user":
         text = content.get("text") if isinstance(content, dict) else content
         return Said("prompt", text if isinstance(text, str) else "")
-    return _agent(content)
+    return _agent(message, content)
 
 
-def _agent(content: Any) -> Said:
+def _agent(message: dict[str, Any], content: Any) -> Said:
     if not isinstance(content, dict):
         return Said("reply", content if isinstance(content, str) else "")
-    data = content.get("data")
-    data = data if isinstance(data, dict) else {}
+    data = _object(content.get("data"))
     text = data.get("message")
     text = text if isinstance(text, str) else ""
     kind: Kind = "event" if content.get("type") == "event" else "reply"
     if data.get("type") == "error":
         kind = "error"
     if content.get("type") == "output":
+        named = (part.get(key) for part in (message, content, data) for key in ("session_id", "sessionId"))
         return Said(
             kind,
             text,
-            claude=_uuid(data.get("sessionId")) or _uuid(data.get("session_id")),
+            claude=next((found for name in named if (found := _uuid(name))), None),
             cwd=_text(data.get("cwd")),
             own_turn=not data.get("isSidechain") and not data.get("parent_tool_use_id"),
         )
-    own = data.get("scope_role") in (None, "parent")
-    return Said(kind, text, codex=_uuid(data.get("thread_id")) if own else None, own_turn=own)
+    if not _NAMING & data.keys():
+        return Said(kind, text)
+    thread, role = _thread(data)
+    return Said(kind, text, codex=thread, role=role, own_turn=role in (None, "parent"))
+
+
+def _thread(data: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The Codex thread that an event names, and its role; no thread where it names two."""
+    scope = _object(data.get("scope"))
+    told = [data.get("scope_role"), data.get("scopeRole"), scope.get("role")]
+    roles = {role for role in told if isinstance(role, str)}
+    role = "parent" if roles == {"parent"} else None if not roles else "other"
+    named = [where.get(key) for where in (data, scope) for key in ("thread_id", "threadId")]
+    threads = {_uuid(name) for name in named if name is not None}
+    return (threads.pop() if len(threads) == 1 else None), role
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _uuid(value: Any) -> str | None:
-    return value if isinstance(value, str) and _UUID.fullmatch(value) else None
+    found = value.strip() if isinstance(value, str) else ""
+    return found if _UUID.fullmatch(found) else None
 
 
 def _text(value: Any) -> str | None:

@@ -17,7 +17,7 @@ NAME = "hapi.db"
 NEWEST = 26  # the last schema that we know
 BIG = 256 << 20  # bytes; a database at rest of this size is read where it is, and not copied
 
-_SESSION = ("namespace", "created_at", "updated_at", "metadata_version", "seq", "active_at", "tag")
+_SESSION = ("created_at", "updated_at", "metadata_version", "seq", "active_at", "tag")
 _MESSAGE = ("created_at", "local_id", "invoked_at", "scheduled_at")
 
 
@@ -26,6 +26,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     rowid: int
     id: str
+    named: bool  # the id is what stands in the row; else it is only how we call it
     metadata: bytes | None
     version: Any  # of the metadata
     seq: Any
@@ -61,20 +62,28 @@ class Database:
 
     def problems(self) -> list[str]:
         """What SQLite says against the file, at most three things."""
-        return [str(row[0]) for row in self._db.execute("pragma quick_check(3)") if row[0] != "ok"]
+        try:
+            return [str(row[0]) for row in self._db.execute("pragma quick_check(3)") if row[0] != "ok"]
+        except apsw.Error as problem:
+            return [str(problem)]
 
-    def count(self) -> int:
-        """How many sessions there are."""
-        return int(self._db.execute("select count(*) from sessions").get)
+    def last(self) -> int:
+        """The rowid of the last session, which is found without reading the others."""
+        return int(self._db.execute("select max(rowid) from sessions").get or 0)
 
     def sessions(self) -> Iterator[Row]:
         """All, in the order of the file."""
         shown = ", ".join(self._or_null("sessions", name) for name in _SESSION)
-        sql = f"select rowid, cast(id as blob), cast(metadata as blob), {shown} from sessions order by rowid"
-        for rowid, name, metadata, _, created, updated, version, seq, active, tag in self._db.execute(sql):
+        sql = (
+            f"select rowid, cast(id as blob), typeof(id), cast(metadata as blob), {shown}"
+            " from sessions order by rowid"
+        )
+        for rowid, name, kind, metadata, created, updated, version, seq, active, tag in self._db.execute(sql):
+            called = _said(name)
             yield Row(
                 rowid=rowid,
-                id=_said(name) or f"row {rowid}",
+                id=called or f"row {rowid}",
+                named=kind == "text" and bool(called) and str(called).encode() == name,
                 metadata=metadata,
                 version=version,
                 seq=seq,
@@ -103,10 +112,6 @@ class Database:
                 None if scheduled is None else _number(scheduled),
             )
 
-    def message_count(self) -> int:
-        """How many messages there are."""
-        return int(self._db.execute("select count(*) from messages").get)
-
     def orphans(self) -> list[tuple[str, int]]:
         """Sessions that are named by messages and are not there, and how many messages each has."""
         sql = (
@@ -119,13 +124,19 @@ class Database:
         """Whether there is a session of that id."""
         return self._db.execute("select 1 from sessions where id = ?", (session,)).get is not None
 
+    def machines(self) -> Iterator[bytes | None]:
+        """The metadata of each machine that hapi has known."""
+        if "machines" in self.tables:
+            for (metadata,) in self._db.execute("select cast(metadata as blob) from machines"):
+                yield metadata
+
     def _names(self, table: str) -> frozenset[str]:
         return frozenset(str(row[1]) for row in self._db.execute(f"pragma table_info({table})"))
 
     def _or_null(self, table: str, column: str) -> str:
         if column not in self._columns[table]:
             return "null"
-        return f"cast({column} as blob)" if column in ("tag", "local_id", "namespace") else column
+        return f"cast({column} as blob)" if column in ("tag", "local_id") else column
 
 
 def place_of(path: str) -> str:
@@ -134,7 +145,9 @@ def place_of(path: str) -> str:
     if os.path.isdir(path):
         path = os.path.join(path, NAME)
     if not os.path.isfile(path):
-        raise errors.NotFound(f"there is no hapi database at {path}", hint="name hapi's home or the file")
+        raise errors.NotFound(
+            f"there is no hapi database at {path}", hint="name hapi's home, usually ~/.hapi, or the file"
+        )
     return os.path.realpath(path)
 
 

@@ -30,5 +30,7 @@ FLAVORS = {
     )
 }
 
+TOKENS = tuple(flavor.token for flavor in FLAVORS.values() if flavor.token)
+
 PROTOCOL = "cursorSessionProtocol"
 PROTOCOLS = ("acp", "stream-json")

@@ -65,8 +65,10 @@ export const resume = (which, given) => post(`/api/sessions/${id(which)}/resume`
 export const dispatch = (given) => post("/api/dispatch", given);
 export const redispatch = (keys) => post("/api/redispatch", keys ? { keys } : {});
 export const tasks = (filter) => ask("GET", query("/api/tasks", filter));
+export const task = (which) => ask("GET", `/api/tasks/${id(which)}`);
 export const cancel = (task) => post(`/api/tasks/${id(task)}/cancel`);
 export const permission = (task, answer, call) => post(`/api/tasks/${id(task)}/permission`, { answer, call });
+export const permissions = () => ask("GET", "/api/permissions");
 export const agents = () => ask("GET", "/api/agents");
 export const overview = (days) => ask("GET", query("/api/overview", { days }));
 export const lives = (since) => ask("GET", query("/api/lives", { since }));

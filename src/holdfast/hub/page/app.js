@@ -1,4 +1,5 @@
 // The page put together: what is where, which view is open, and the one stream behind it all.
+import { asked } from "./asked.js";
 import { startTask } from "./dispatch.js";
 import { Doctor } from "./doctor.js";
 import { h, icon, iconButton, put } from "./dom.js";
@@ -18,7 +19,7 @@ import { Tasks } from "./tasks.js";
 const main = document.getElementById("main");
 const stream = new Stream();
 const sessions = new Sessions();
-let agents = [];
+let agents; // the promise of what the hub tells of them
 let view = null;
 
 function drawer(open) {
@@ -26,7 +27,7 @@ function drawer(open) {
   document.getElementById("drawer-button")?.setAttribute("aria-expanded", String(open));
 }
 
-const newTask = () => startTask(agents);
+const newTask = () => startTask((agents = agents.catch(() => sessions.agents())));
 const switchTheme = () => document.dispatchEvent(new CustomEvent("switchtheme"));
 const aside = document.getElementById("sessions");
 
@@ -52,6 +53,7 @@ function openPalette() {
     { label: "New task…", hint: "n", run: newTask },
     { label: "Overview", hint: "o", run: () => go("/") },
     { label: "Tasks", hint: "t", run: () => go("/tasks") },
+    { label: "Waiting for your answer", run: () => go("/tasks?asks=1") },
     { label: "Interrupted and waiting", run: () => go("/tasks?waiting=1") },
     { label: "Doctor", hint: "d", run: () => go("/doctor") },
     { label: "Dark or light", run: switchTheme },
@@ -116,7 +118,7 @@ async function show() {
   view?.close();
   const mine = (view = viewAt(place));
   sessions.chosen = place.path[0] === "s" ? place.path[1] : null;
-  document.title = "Holdfast";
+  asked.place = "Holdfast";
   for (const link of document.querySelectorAll("#bar nav a")) {
     const path = link.hash.slice(2);
     if (path === (place.path[0] ?? "")) link.setAttribute("aria-current", "page");
@@ -160,8 +162,10 @@ stream.addEventListener("state", (message) => {
   }
   lost = message.detail !== "live";
 });
+asked.follow(stream);
 stream.open();
 sessions.load();
 show();
-sessions.agents().then((found) => (agents = found), trouble);
+agents = sessions.agents();
+agents.catch(trouble);
 healedBanner(document.getElementById("banner")).catch(trouble);

@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { dialog } from "./dialog.js";
 import { h, put } from "./dom.js";
 import { go } from "./route.js";
-import { announce } from "./say.js";
+import { announce, trouble } from "./say.js";
 
 const LAST = "holdfast-last-task";
 
@@ -15,12 +15,15 @@ function remembered() {
   }
 }
 
-/** Open the form for a new task; `agents` as the hub tells them. */
+/** Open the form for a new task; `agents` is the promise of what the hub tells of them. */
 export function startTask(agents, given = {}) {
   const before = { ...remembered(), ...given };
-  const usable = agents.filter((agent) => agent.path);
-  const agent = h("select", { id: "task-agent" }, usable.map((one) => h("option", { value: one.name }, `${one.title ?? one.name}${one.version ? ` ${one.version}` : ""}`)));
-  if (usable.some((one) => one.name === before.agent)) agent.value = before.agent;
+  const agent = h("select", { id: "task-agent" });
+  agents.then((found) => {
+    const usable = found.filter((one) => one.path);
+    put(agent, usable.map((one) => h("option", { value: one.name }, `${one.title ?? one.name}${one.version ? ` ${one.version}` : ""}`)));
+    if (usable.some((one) => one.name === before.agent)) agent.value = before.agent;
+  }, trouble);
   const prompt = h("textarea", { id: "task-prompt", rows: "6", required: true, placeholder: "What is to be done?", value: before.prompt ?? "" });
   const cwd = h("input", { id: "task-cwd", value: before.cwd ?? "", placeholder: "the hub's own", autocomplete: "off", spellcheck: "false" });
   const key = h("input", { id: "task-key", value: "", placeholder: "none", autocomplete: "off", spellcheck: "false" });

@@ -1,7 +1,6 @@
 // The doctor: what is not as it should be, what would be done about it, and doing it.
 import * as api from "./api.js";
 import { h, put } from "./dom.js";
-import { doneList } from "./healed.js";
 import { announce } from "./say.js";
 import { many } from "./time.js";
 
@@ -79,7 +78,7 @@ export class Doctor {
     try {
       const receipt = await api.applyPlan(this.target.value, this.#where, fingerprint);
       announce("Done");
-      note = h("section", { class: "note good", "aria-label": "Receipt" }, h("h2", null, "Done"), doneList(receipt.done ?? []), (receipt.problems ?? []).map((text) => h("p", { class: "bad" }, text)));
+      note = h("section", { class: "note good", "aria-label": "Receipt" }, h("h2", null, "Done"), h("ul", { class: "done" }, receipt.done.map((one) => h("li", null, h("code", { class: "code-word" }, one.finding), " ", h("span", null, one.action)))), receipt.problems.map((text) => h("p", { class: "bad" }, text)), h("p", { class: "faint" }, receipt.undo ? ["To take it back: ", h("code", null, receipt.undo)] : `It cannot be taken back: ${receipt.sealed}.`));
     } catch (problem) {
       note = h("p", { class: "note bad" }, problem.code === "plan_changed" ? "Things have changed since this plan was made. Here is how they are now." : problem.message, problem.hint && problem.code !== "plan_changed" ? ` ${problem.hint}` : "");
     }

@@ -1,5 +1,6 @@
 // What happened lately, at a glance; every figure leads to its list.
 import * as api from "./api.js";
+import { asked } from "./asked.js";
 import { bars, columns, OUTCOMES, ring } from "./charts.js";
 import { h, icon, put } from "./dom.js";
 import { doneList } from "./healed.js";
@@ -22,6 +23,7 @@ export class Overview {
 
   async open() {
     for (const name of ["event", "gap", "state"]) this.stream.addEventListener(name, this.heard);
+    asked.addEventListener("change", this.heard);
     this.verdicts = h("div", null, h("p", { class: "faint" }, "Looking…"));
     this.adopt = h("div");
     await this.#draw();
@@ -34,6 +36,7 @@ export class Overview {
     clearTimeout(this.#later);
     clearTimeout(this.polling);
     for (const name of ["event", "gap", "state"]) this.stream.removeEventListener(name, this.heard);
+    asked.removeEventListener("change", this.heard);
   }
 
   #soon() {
@@ -55,6 +58,7 @@ export class Overview {
       h(
         "ul",
         { class: "figures" },
+        figure(asked.all.length, "waiting for you", "#/tasks?asks=1", asked.all.length ? "asks" : ""),
         figure(told.running, "running", "#/tasks?status=running", "running"),
         figure(told.queued, "queued", "#/tasks?status=queued", "queued"),
         figure(waiting.length, "interrupted, waiting", "#/tasks?waiting=1", "interrupted"),

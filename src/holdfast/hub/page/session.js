@@ -1,5 +1,6 @@
 // One session: its header, its strip, its timeline, and the form to go on.
 import * as api from "./api.js";
+import { asked } from "./asked.js";
 import { h, icon, iconButton, put } from "./dom.js";
 import { GoOn } from "./goon.js";
 import { ENDED, waiting } from "./items.js";
@@ -57,6 +58,7 @@ export class SessionView {
     this.goOn.chips.append(this.chip);
     this.#head();
     for (const [name, heard] of this.heard) this.stream.addEventListener(name, heard);
+    for (const said of this.stream.saying(this.id)) this.timeline.partial(said);
     this.log.addEventListener("change", () => this.#changed());
     this.timeline.addEventListener("view", () => (this.strip.view = this.timeline.span));
     this.#timers.push(setInterval(() => this.#verdict(), VERDICT_MS));
@@ -183,7 +185,7 @@ export class SessionView {
 
   #head() {
     const { session } = this;
-    document.title = `${session.title ?? session.id} · Holdfast`;
+    asked.place = `${session.title ?? session.id} · Holdfast`;
     const facts = [
       h("span", { class: "agent" }, session.agent),
       session.key ? h("code", { class: "key", title: "key" }, session.key) : null,

@@ -1,5 +1,6 @@
 // The sessions at the left: found, filtered, kept up to date.
 import * as api from "./api.js";
+import { asked } from "./asked.js";
 import { h, put } from "./dom.js";
 import { chip, show, verdictOf } from "./verdict.js";
 import { ago, full } from "./time.js";
@@ -55,6 +56,7 @@ export class Sessions {
     this.#more.observe(this.foot);
     setInterval(() => this.#ages(), 30_000);
     setInterval(() => this.#again(), 5_000);
+    asked.addEventListener("change", () => this.#rows.forEach((row) => this.#ask(row)));
     document.addEventListener("verdict", ({ detail }) => {
       const row = this.#rows.get(detail.session);
       if (row) show(row.chip, detail.verdict, row.session.title ?? row.session.id);
@@ -164,12 +166,21 @@ export class Sessions {
     const row = this.#rows.get(session.id);
     if (!row) return this.#row(session);
     if (same(row.session, session)) return row.element;
-    const focused = row.link.contains(document.activeElement) ? "link" : null;
     row.session = session;
-    put(row.link, ...this.#inside(session));
-    if (focused) row.link.focus();
+    this.#write(row);
     this.#judge(row);
     return row.element;
+  }
+
+  #write(row) {
+    const focused = row.link.contains(document.activeElement) ? "link" : null;
+    row.asks = asked.in(row.session.id);
+    put(row.link, ...this.#inside(row.session));
+    if (focused) row.link.focus();
+  }
+
+  #ask(row) {
+    if (row.asks !== asked.in(row.session.id)) this.#write(row);
   }
 
   #footer() {
@@ -179,7 +190,7 @@ export class Sessions {
   #row(session) {
     const link = h("a", { href: `#/s/${encodeURIComponent(session.id)}`, class: "session-link" }, this.#inside(session));
     const name = session.title ?? session.id;
-    const row = { session, link, chip: chip(null, name), judged: null };
+    const row = { session, link, chip: chip(null, name), asks: asked.in(session.id) };
     row.element = h("li", { class: "session", "data-id": session.id }, link, row.chip);
     this.#rows.set(session.id, row);
     this.#mark(row);
@@ -188,7 +199,7 @@ export class Sessions {
   }
 
   #inside(session) {
-    const status = session.state === "live" ? session.last_status : session.state;
+    const status = session.state !== "live" ? session.state : asked.in(session.id) ? "asks" : session.last_status;
     return [
       h("bdi", { class: "title" }, session.title ?? session.key ?? session.id),
       h(
@@ -196,7 +207,7 @@ export class Sessions {
         { class: "meta" },
         h("span", { class: `dot ${status ?? "none"}`, "aria-hidden": "true" }),
         h("span", { class: "agent" }, session.agent),
-        status ? h("span", { class: `word ${status}` }, status) : null,
+        status ? h("span", { class: `word ${status}` }, status === "asks" ? "asks you" : status) : null,
         h("time", { datetime: session.updated_at, title: full(session.updated_at) }, ago(session.updated_at)),
         session.worktree ? h("span", { title: session.worktree.path }, "worktree") : null,
       ),

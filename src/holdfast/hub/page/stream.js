@@ -2,6 +2,9 @@
 
 const REST_MS = 60_000; // a hidden tab lets go of its connection: a browser has only six for one hub
 
+/** Whether an event ends what its task was saying: those of a subagent do not. */
+export const ends = (event) => event.body?.parent === undefined;
+
 /** Tells `event`, `partial`, `gap` and `state` (live | lost); comes back by itself from where it was. */
 export class Stream extends EventTarget {
   #source = null;
@@ -10,6 +13,7 @@ export class Stream extends EventTarget {
   #retry = null;
   #hidden = null;
   #wait = 500;
+  #saying = new Map(); // by task: the last partial
 
   constructor(path = "/api/stream") {
     super();
@@ -20,6 +24,11 @@ export class Stream extends EventTarget {
 
   get state() {
     return this.#state;
+  }
+
+  /** What is being said in a session, as far as it was told. */
+  saying(session) {
+    return [...this.#saying.values()].filter((said) => said.session === session);
   }
 
   open() {
@@ -33,9 +42,13 @@ export class Stream extends EventTarget {
     });
     source.addEventListener("event", (message) => {
       this.#cursor = message.lastEventId || this.#cursor;
-      this.#give("event", message.data);
+      const { event } = this.#give("event", message.data);
+      if (ends(event)) this.#saying.delete(event.task);
     });
-    source.addEventListener("partial", (message) => this.#give("partial", message.data));
+    source.addEventListener("partial", (message) => {
+      const said = this.#give("partial", message.data);
+      this.#saying.set(said.task, said);
+    });
     source.addEventListener("gap", (message) => {
       this.#cursor = null; // what would follow is the whole log of all sessions: read anew what is shown instead
       this.open();
@@ -48,7 +61,9 @@ export class Stream extends EventTarget {
   }
 
   #give(type, data) {
-    this.dispatchEvent(new CustomEvent(type, { detail: JSON.parse(data) }));
+    const detail = JSON.parse(data);
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+    return detail;
   }
 
   #again(wait) {
@@ -61,6 +76,7 @@ export class Stream extends EventTarget {
 
   #close() {
     clearTimeout(this.#retry);
+    this.#saying.clear(); // told again when it is back
     this.#source?.close();
     this.#source = null;
   }

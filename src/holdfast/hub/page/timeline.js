@@ -4,6 +4,7 @@ import { card, guess } from "./cards.js";
 import { h, icon, put } from "./dom.js";
 import { itemsOf, wordsOf } from "./items.js";
 import { announce, trouble } from "./say.js";
+import { ends } from "./stream.js";
 import { Window } from "./window.js";
 import { count, many } from "./time.js";
 import { gist } from "./tool.js";
@@ -70,14 +71,13 @@ export class Timeline extends EventTarget {
 
   /** Text of a block that is not finished. */
   partial({ task, kind, text }) {
-    this.#partials.set(`${task}/${kind}`, { task, kind, text });
+    this.#partials.set(task, { task, kind, text });
     this.refresh();
   }
 
-  /** An event came: the block it carries is no longer in the making. */
+  /** An event came: what was in the making is whole or given up; the hub tells it again if it is not. */
   whole(event) {
-    this.#partials.delete(`${event.task}/${event.kind}`);
-    if (event.kind === "task") this.clearPartials();
+    if (ends(event) && this.#partials.delete(event.task)) this.refresh();
   }
 
   clearPartials() {

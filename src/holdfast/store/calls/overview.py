@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.store import reads, tables
-from holdfast.store.contract import Count, Overview
+from holdfast.store.contract import Asked, Count, Overview
 from holdfast.store.engine import Engine
 from holdfast.store.sql import Row, Sql
 
@@ -27,6 +27,10 @@ class OverviewCalls(Engine):
             )
 
         return await self.query(question)
+
+    async def asked(self) -> list[Asked]:
+        """See the contract."""
+        return [Asked(**found) for found in await self.query(reads.asked)]
 
     async def mark(self) -> object | None:
         """See the contract."""

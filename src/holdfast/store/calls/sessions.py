@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Unpack
 
 from holdfast import clock, errors, ids
 from holdfast.model import change as c
-from holdfast.model.session import Deletion, Link, Session, Worktree
+from holdfast.model.session import Deletion, Header, Link, Session, Worktree
 from holdfast.store import reads, tables
 from holdfast.store.contract import Page
 from holdfast.store.engine import Engine
@@ -78,9 +78,14 @@ class SessionCalls(Engine):
         )
         return Page([tables.as_session(view) for view in views], next_page)
 
-    async def headers(self, limit: int = 50, **wanted: Any) -> tuple[list[dict[str, Any]], str | None]:
+    async def headers(
+        self, *, before: str | None = None, limit: int = 50, **filters: Unpack[reads.Filters]
+    ) -> tuple[list[Header], str | None]:
         """See the contract."""
-        return await self.query(lambda sql: reads.sessions(sql, limit=limit, metadata=False, **wanted))
+        rows, following = await self.query(
+            lambda sql: reads.headers(sql, before=before, limit=limit, **filters)
+        )
+        return [tables.as_header(row) for row in rows], following
 
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
         """See the contract."""

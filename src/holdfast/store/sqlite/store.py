@@ -95,7 +95,7 @@ class SqliteStore(BaseStore):
 
     def listen(self) -> SqliteListener:
         """An ear for commits of this process at once, and of others within a moment."""
-        return SqliteListener(self._listeners, self._reader())
+        return SqliteListener(self._path, self._listeners, self._reader())
 
     async def with_mirrors(self, work: Callable[[MirrorFiles], T]) -> T | None:
         """Run `work` in the mirror thread, with the mirrors level and locked."""
@@ -135,7 +135,8 @@ class SqliteStore(BaseStore):
 class SqliteListener(Listener):
     """Rung by the writer of this process; looks at the file's data version for the others."""
 
-    def __init__(self, listeners: set[SqliteListener], db: apsw.Connection):
+    def __init__(self, path: str, listeners: set[SqliteListener], db: apsw.Connection):
+        self._path = path
         self._listeners = listeners
         self._db = db
         self._event = asyncio.Event()
@@ -170,7 +171,8 @@ class SqliteListener(Listener):
         self._heard_at = self._loop.time()
 
     def _look(self) -> int:
-        row = self._db.execute("pragma data_version").fetchone()
+        with translated(self._path):
+            row = self._db.execute("pragma data_version").fetchone()
         if row is None:
             raise errors.StoreUnreadable()
         return int(row[0])
