@@ -29,6 +29,7 @@ LIVE_ONLY = {
     "compacted": "the driver's has no origin; 2.1.197 keeps none",
     "permission_denied": "the result of the call has the same words",
     "unknown_record": "model_refusal_no_fallback: the API error behind it says the same",
+    "cut": "what it was saying when it was killed; the store keeps whole blocks",
     "background_ended": "the store has the CLI's own words to the model instead",
 }
 # What only the store has.
@@ -84,7 +85,7 @@ def by_origin(events: list[NewEvent]) -> dict[str, NewEvent]:
 def kind(event: NewEvent) -> str:
     if "parent" in event.body and event.kind in ("assistant", "thinking"):
         return "subagent"
-    return str(event.body.get("code", event.kind))
+    return "cut" if event.body.get("cut") else str(event.body.get("code", event.kind))
 
 
 def meet(heard: list[NewEvent], stored: list[NewEvent], resumed: bool, lost: bool) -> int:

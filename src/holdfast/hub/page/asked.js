@@ -5,6 +5,7 @@ import * as api from "./api.js";
 class Asked extends EventTarget {
   #all = [];
   #later = 0;
+  #number = 0; // of the latest question
   #place = "Holdfast";
 
   /** Keep up with what the stream tells. */
@@ -36,13 +37,17 @@ class Asked extends EventTarget {
   }
 
   async #load() {
+    this.#later = 0; // what is heard from now on may be newer than the answer
+    const mine = ++this.#number;
+    let found;
     try {
-      this.#all = (await api.permissions()).permissions;
+      found = await api.permissions();
     } catch {
-      return; // the connection's state says so, and its return asks again
-    } finally {
-      this.#later = 0;
+      this.#later ||= setTimeout(() => this.#load(), 2000); // the connection's state says why
+      return;
     }
+    if (mine !== this.#number) return;
+    this.#all = found.permissions;
     this.place = this.#place;
     this.dispatchEvent(new Event("change"));
   }

@@ -1,6 +1,7 @@
 // The doctor: what is not as it should be, what would be done about it, and doing it.
 import * as api from "./api.js";
 import { h, put } from "./dom.js";
+import { doneList } from "./healed.js";
 import { announce } from "./say.js";
 import { many } from "./time.js";
 
