@@ -47,7 +47,7 @@ def test_start_a_task_and_allow_what_it_asks(hub: HubProcess, window: Window) ->
     shoot(page, "permission")
     session = page.url
     page.get_by_role("link", name="Overview").click()
-    page.get_by_role("link", name="1 waiting for you").click()
+    page.get_by_role("link", name="1 asking you").click()
     expect(page.locator(".tasks")).to_contain_text("asks for shell: echo allowed")
     shoot(page, "asked")
     page.goto(session)

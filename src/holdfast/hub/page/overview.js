@@ -63,7 +63,7 @@ export class Overview {
       h(
         "ul",
         { class: "figures" },
-        figure(asked.all.length, "waiting for you", "#/tasks?asks=1", asked.all.length ? "asks" : ""),
+        figure(asked.all.length, "asking you", "#/tasks?asks=1", asked.all.length ? "asks" : ""),
         figure(told.running, "running", "#/tasks?status=running", "running"),
         figure(told.queued, "queued", "#/tasks?status=queued", "queued"),
         told.unreachable ? figure(told.unreachable, "unreachable", "#/tasks?status=unreachable") : null,
