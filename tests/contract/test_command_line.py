@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from holdfast.home import Home
@@ -138,6 +139,22 @@ def test_a_missing_home_is_said_and_not_made(tmp_path: Path) -> None:
         assert result.returncode == 5, result
         assert str(home) in one_line(result.stderr)
         assert not home.exists()
+
+
+def test_a_store_that_is_just_being_made_is_waited_for(tmp_path: Path) -> None:
+    home = Home(str(tmp_path / "home"))
+    home.make()
+    db = apsw.Connection(home.database)
+    db.execute("pragma journal_mode = wal")  # as its maker has it before the tables come
+    db.close()
+    words = [sys.executable, "-m", "holdfast"]
+    env = {**os.environ, "HOLDFAST_HOME": home.path, "HOLDFAST_STORE": ""}
+    with subprocess.Popen([*words, "tasks", "--json"], env=env, stdout=subprocess.PIPE, text=True) as reader:
+        with pytest.raises(subprocess.TimeoutExpired):
+            reader.wait(0.7)
+        subprocess.run([*words, "init"], env=env, check=True, capture_output=True)
+        said, _ = reader.communicate(timeout=60)
+    assert (reader.returncode, json.loads(said)) == (0, [])
 
 
 @pytest.mark.parametrize("location", ["postgres"], indirect=True)
