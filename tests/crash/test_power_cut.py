@@ -122,7 +122,7 @@ async def test_a_mirror_is_trusted_only_when_it_is_on_disk(monkeypatch: pytest.M
         healed, report = await open_healed(place(home), home, RULES)
         assert report.compared > 0, report
         await healed.close()
-    judge(await explore(recorder, against(work.states), 1, MODES, 0, start), least=20)
+    judge(await explore(recorder, against(work.states), 1, MODES, 0, start), least=10)
 
 
 # --- the explorer itself can fail
