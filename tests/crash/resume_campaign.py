@@ -248,6 +248,13 @@ def check(home: Home, threads: dict[str, Thread], seen: collections.Counter[str]
         return found
 
     found: Verdicts = in_context(home, look)
+    given_up = time.monotonic() + 60
+    while time.monotonic() < given_up and any(
+        "tools_running" in found[key][1] and thread.expected().action != "wait"
+        for key, thread in threads.items()
+    ):
+        time.sleep(0.2)  # a short tool outlives its killed agent for a moment
+        found = in_context(home, look)
     for key, thread in threads.items():
         expected = thread.expected()
         action, codes, session, _ = found[key]
