@@ -88,7 +88,7 @@ class Made:
                 "title": f"Session {own}",
                 "model": "m",
                 "started_at": T0,
-                "cwd": f"/work/{own}",
+                "cwd": f"/src/{own}",
                 **fields,
             },
         )
@@ -105,7 +105,7 @@ class Made:
         told = {
             "session_id": own,
             "title": f"Session {own}",
-            "workspace": f"/work/{own}",
+            "workspace": f"/src/{own}",
             "created_at": T0,
             "updated_at": T0 + 1000,
             "active_stream_id": None,

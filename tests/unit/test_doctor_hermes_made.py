@@ -49,7 +49,7 @@ def check(made: Made, own: str, hole: Hole, before: dict[str, bytes]) -> None:
     assert side["session_id"] == own and side["message_count"] == len(side["messages"])
     assert side["title"] == f"Session {own}" or side["title"] == "t"
     if made.version != 6 or any(name.endswith(f"{own}.json") for name in before):
-        assert side.get("workspace", f"/work/{own}") == f"/work/{own}"
+        assert side.get("workspace", f"/src/{own}") == f"/src/{own}"
     if any(name.endswith(f"{own}.json") and data[:1] == b"{" for name, data in before.items()):
         assert side.get("later_field", {"kept": own}) == {"kept": own}
 
