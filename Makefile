@@ -43,7 +43,7 @@ types: $(READY)
 
 # What is made from the code.
 docs: $(READY)
-	$(BIN)/python -m holdfast.resume.document > docs/verdicts.md
+	$(BIN)/python -m holdfast.resume.docs > docs/verdicts.md
 
 bench: $(READY)
 	$(BIN)/python -m bench

@@ -15,9 +15,9 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
 from holdfast.model.task import Owner
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 
 TEXT = "The quick brown fox jumps over the lazy dog. " * 9  # 400 characters, as a short answer has
 

@@ -15,9 +15,9 @@ from bench.measure import Measured, compare, per_unit
 from holdfast.agents.registry import Registry
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import heal, open_healed
+from holdfast.recovery.heal import heal, open_healed
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
 
 RULES = Registry().token_rules()
 EACH = 20  # events a session

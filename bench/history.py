@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 
 from bench.measure import Measured, compare, measured
-from holdfast.history.claude.facts import gather
-from holdfast.history.claude.history import history
-from holdfast.history.claude.judge import judge
-from holdfast.history.claude.transcript import Transcript
+from holdfast.agents.claude.inspect import gather, judge
+from holdfast.agents.claude.subagents import history
+from holdfast.agents.claude.transcript import Transcript
 
 NATIVE_ID = "11111111-1111-4111-8111-111111111111"
 MB = 1_000_000
@@ -40,7 +39,7 @@ USAGE = {
 # Not `ru_maxrss`: a process that was forked off a larger one has that one's.
 CHILD = """
 import sys
-from holdfast.history.claude.history import history
+from holdfast.agents.claude.subagents import history
 for event in history(sys.argv[1], sys.argv[2]):
     pass
 with open("/proc/self/status") as file:

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.agents.registry import Registry
 from holdfast.home import Home
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 
-pytest_plugins = ["tests.postgres_server"]
+pytest_plugins = ["tests.support.postgres_server"]
 
 # Every agent, and one from a config file; all must be protected alike.
 REGISTRY = Registry.from_config({"my-acp": {"command": ["my-acp", "--acp"]}})

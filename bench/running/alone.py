@@ -15,7 +15,7 @@ from bench.measure import Measured, in_turns, measured
 from bench.running import place
 from bench.running.helper import Helper, command, helper
 from bench.running.place import Place
-from holdfast.store.base import BaseStore
+from holdfast.store.store import BaseStore
 
 AFTER_S = 0.3  # until a worker has put away what a task left
 BUDGET = "≤ 1.05"

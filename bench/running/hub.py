@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from bench.running.helper import serve
 from holdfast.home import Home
+from holdfast.runner import service
+from holdfast.runner.worker import Worker
 from holdfast.store.location import Location
-from holdfast.work import service
-from holdfast.work.worker import Worker
 
 
 async def main(path: str) -> None:

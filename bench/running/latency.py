@@ -16,8 +16,8 @@ from bench.running import place
 from bench.running.helper import helper
 from bench.running.place import Place
 from holdfast.model.event import Event
-from holdfast.store.base import BaseStore
 from holdfast.store.sqlite import store as sqlite
+from holdfast.store.store import BaseStore
 
 AGENT = "beat"
 PROGRAM = (sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "beat.py"))

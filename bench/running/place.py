@@ -13,9 +13,9 @@ from holdfast.agents.registry import Registry
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.task import ENDED
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 
 
 class Place:

@@ -8,18 +8,18 @@ from contextlib import suppress
 
 from bench.running.helper import serve
 from bench.running.latency import AGENT, PROGRAM
+from holdfast.agents import driver as drivers
+from holdfast.agents.driver import Job
 from holdfast.agents.registry import Registry
-from holdfast.drive import drivers
-from holdfast.drive.driver import Job
 from holdfast.home import Home
-from holdfast.model.change import SetStatus
+from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.task import Task
 from holdfast.process import identity
 from holdfast.spool.tail import Splitter
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 
 LOOK_S = 0.02
 

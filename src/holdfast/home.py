@@ -43,7 +43,7 @@ class Home:
 
     def make(self) -> None:
         """The folders, for us alone."""
-        from holdfast.fsio import make_folder
+        from holdfast.durable_io import make_folder
 
         for path in (self.path, self.sessions, self.trash, self.quarantine, self.reports):
             make_folder(path)

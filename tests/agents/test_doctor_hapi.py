@@ -18,12 +18,12 @@ import pytest
 
 from holdfast import errors
 from holdfast.doctor import operation
-from holdfast.doctor.hapi.install import HapiInstall
 from holdfast.home import Home
+from holdfast.peers.hapi.install import HapiInstall
 from tests.agents.install import program
 from tests.agents.waiting import until
-from tests.unit.doctor_hapi import copied, files
-from tests.unit.test_doctor_hapi import put_claude_transcript
+from tests.support.hapi_cases import copied, files
+from tests.unit.peers.hapi.test_doctor import put_claude_transcript
 
 TOKEN = "a token of nobody but this test"
 NAME = "d8c46382-136e-4293-b70a-4894309d50bf"

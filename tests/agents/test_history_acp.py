@@ -24,10 +24,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.history.kimi import KimiReader
-from holdfast.history.opencode import OpenCodeReader
-from holdfast.history.reader import Place, Reader
+from holdfast.agents.kimi.reader import KimiReader
+from holdfast.agents.opencode.reader import OpenCodeReader
 from holdfast.model.event import NewEvent
+from holdfast.transcripts.reader import Place, Reader
 from tests.agents import scripts
 from tests.agents.fake_model.script import Call, Step
 from tests.agents.fake_model.server import FakeModel

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast.history.codex import CodexReader, match
-from holdfast.history.reader import Place
+from holdfast.agents.codex import reader as match
+from holdfast.agents.codex.reader import CodexReader
 from holdfast.model.event import NewEvent
+from holdfast.transcripts.reader import Place
 from tests.agents.agent import Agent, set_up
 from tests.agents.fake_model.script import Step, prompt
 from tests.agents.fake_model.server import FakeModel

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from holdfast.history.cursor import CursorReader, Message, Run, run_events
-from holdfast.history.reader import Place
+from holdfast.agents.cursor.reader import CursorReader
+from holdfast.agents.cursor.sdk_runs import Message, Run, run_events
 from holdfast.model.event import NewEvent
+from holdfast.transcripts.reader import Place
 from tests.agents import install
 from tests.agents.fake_cursor.script import Script, prompt
 

@@ -17,9 +17,9 @@ import time
 import msgspec
 
 from holdfast.agents.registry import Registry
-from holdfast.history.align import Known
-from holdfast.history.reader import Worded
 from holdfast.model.event import Event
+from holdfast.transcripts.dedupe import Known
+from holdfast.transcripts.reader import Worded
 from tests.agents import scripts
 from tests.agents.fake_model.script import Call, Step
 from tests.agents.lab import Lab, next_prompt

@@ -17,9 +17,9 @@ from tests.agents.holdfast import Task, kill
 from tests.agents.lab import Lab, laboratory
 from tests.agents.thread import dispatch, history, settled
 from tests.agents.waiting import until
-from tests.contract.commands import Terminal
 from tests.hub.asking import Listening, ask
 from tests.hub.running_hub import RunningHub
+from tests.support.terminal import Terminal
 
 CLAUDE = [label for label in LABELS if label.startswith("claude")]
 SILENT = ("codex",)  # `codex exec --json` tells each message when it is whole

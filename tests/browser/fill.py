@@ -11,9 +11,9 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
 from holdfast.model.session import Worktree
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 
 HOSTILE = (
     "<script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"

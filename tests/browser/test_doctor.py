@@ -9,8 +9,8 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import PHONE, Window, shoot
 from tests.browser.hub_process import HubProcess
-from tests.unit.doctor_hapi import copied, files
-from tests.unit.test_doctor_hermes import FIXTURES as HERMES
+from tests.support.hapi_cases import copied, files
+from tests.unit.peers.hermes.test_doctor import FIXTURES as HERMES
 
 
 def test_a_hapi_database(hub: HubProcess, window: Window, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Window, shoot
 from tests.browser.hub_process import HubProcess
-from tests.unit.history_claude import SLUG, Made
+from tests.support.claude_transcripts import SLUG, Made
 
 MANY = 3
 

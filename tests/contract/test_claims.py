@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from holdfast import clock, errors, ids
-from holdfast.model import change as c
+from holdfast import errors, ids, timestamps
+from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.task import Owner, Task
-from holdfast.store.base import BaseStore
+from holdfast.store.store import BaseStore
 from tests.conftest import Opener
-from tests.contract.model import OTHER_OWNER, OWNER, nothing_changes, said
+from tests.support.store_model import OTHER_OWNER, OWNER, nothing_changes, said
 
 
 async def queued(store: BaseStore, agent: str = "claude", host: str | None = None) -> Task:
@@ -26,7 +26,7 @@ async def claimed(store: BaseStore) -> Task:
 
 async def test_a_claim_makes_one_owner(store: BaseStore) -> None:
     task = await queued(store)
-    before = clock.now()
+    before = timestamps.now()
     mine = await store.claim(task.id, 0, OWNER, 60)
     assert (mine.status, mine.owner, mine.generation) == ("running", OWNER, 1)
     assert mine.lease_until is not None and mine.lease_until > before and mine.started_at is not None
@@ -41,7 +41,7 @@ async def test_a_claim_makes_one_owner(store: BaseStore) -> None:
 
 async def test_a_claim_is_made_by_its_own_call_only(store: BaseStore) -> None:
     task = await queued(store)
-    claim = c.ClaimTask(owner=OWNER, generation=9, lease_until=clock.now())
+    claim = c.ClaimTask(owner=OWNER, generation=9, lease_until=timestamps.now())
     async with nothing_changes(store):
         with pytest.raises(errors.BadInput):
             await store.commit(Commit(task.session, [claim], task=task.id))

@@ -19,17 +19,17 @@ import claude_agent_sdk as sdk
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from holdfast import errors
-from holdfast.claude import SessionStore
-from holdfast.claude import entry as entries_of
-from holdfast.claude import shelf as shelves
-from holdfast.claude.shelf import LONGEST_SUMMARY
-from holdfast.history.adopting import past_of
-from holdfast.history.claude import ClaudeReader
+from holdfast.agents.claude.reader import ClaudeReader
+from holdfast.claude_sdk import SessionStore
+from holdfast.claude_sdk import entries as entries_of
+from holdfast.claude_sdk import entries as shelves
+from holdfast.claude_sdk.entries import LONGEST_SUMMARY
 from holdfast.model.event import NewEvent
-from holdfast.model.text import decode, encode
-from holdfast.store.base import BaseStore
+from holdfast.model.json_codec import decode, encode
+from holdfast.store.store import BaseStore
+from holdfast.transcripts.importer import past_of
 from tests.conftest import Opener
-from tests.contract.model import log_of
+from tests.support.store_model import log_of
 
 ID = "3f0c4cf2-6d1c-4d6e-9a55-0f4a8e0f7a11"
 KEY: sdk.SessionKey = {"project_key": "-home-dev-proj", "session_id": ID}

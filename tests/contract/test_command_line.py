@@ -17,8 +17,8 @@ import pytest
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
+from holdfast.store.store import BaseStore
 from tests.conftest import Opener
 
 sqlite_only = pytest.mark.parametrize("location", ["sqlite"], indirect=True)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.cli.main import COMMANDS
 from holdfast.home import Home
-from tests.contract.commands import HOLDFAST, Terminal
+from tests.support.terminal import HOLDFAST, Terminal
 
 
 @pytest.fixture

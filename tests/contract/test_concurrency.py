@@ -11,16 +11,16 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.model import change as c
+from holdfast.model import changes as c
 from holdfast.model.commit import Commit, Entry
-from holdfast.model.fold import View, fold
+from holdfast.model.projection import View, fold
 from holdfast.model.session import Session
-from holdfast.store.base import BaseStore
 from holdfast.store.mirror.compare import pages
+from holdfast.store.queries import shared
 from holdfast.store.sql import Sql
-from holdfast.store.statements import shared
+from holdfast.store.store import BaseStore
 from tests.conftest import Opener
-from tests.contract.model import OWNER, log_of, said, whole_log
+from tests.support.store_model import OWNER, log_of, said, whole_log
 
 
 async def test_events_of_fifty_writers_land_once_and_in_order(store: BaseStore, opener: Opener) -> None:

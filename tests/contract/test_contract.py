@@ -6,10 +6,10 @@ import inspect
 
 import pytest
 
-from holdfast.store.base import BaseStore
-from holdfast.store.contract import Store
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.store import BaseStore
+from holdfast.store.types import Store
 
 
 def as_store(store: BaseStore) -> Store:

@@ -13,16 +13,16 @@ import msgspec
 import pytest
 
 from holdfast import errors
-from holdfast.fsio import Disk
+from holdfast.durable_io import Disk
 from holdfast.home import Home
-from holdfast.model import change as c
+from holdfast.model import changes as c
 from holdfast.model.commit import Commit
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.store import BaseStore
 from tests.conftest import REGISTRY, Opener
-from tests.contract.model import OWNER, WORKTREE, everything, log_of, nothing_changes, said
+from tests.support.store_model import OWNER, WORKTREE, everything, log_of, nothing_changes, said
 
 
 async def full_session(store: BaseStore, key: str | None = "k") -> str:

@@ -24,7 +24,7 @@ from acp.client.connection import ClientSideConnection
 from acp.connection import StreamDirection, StreamEvent
 
 from holdfast.agents.demo import AGENT
-from holdfast.drive.driver import Job
+from holdfast.agents.driver import Job
 
 MODELS: dict[str, Any] = {
     "initialize": schema.InitializeResponse,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from holdfast import errors, ids
-from holdfast.model.change import Create
+from holdfast.model.changes import Create
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Link, Session
 from holdfast.model.task import Task
 from holdfast.process import identity
-from holdfast.store.base import BaseStore
-from holdfast.store.contract import Dispatch, Replacing
+from holdfast.store.store import BaseStore
+from holdfast.store.types import Dispatch, Replacing
 from tests.conftest import Opener
 
 NOTE = NewEvent("notice", {"text": "resume=<none>: because", "code": "not_resumed"})

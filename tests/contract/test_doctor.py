@@ -16,11 +16,11 @@ import pytest
 from holdfast.home import Home
 from holdfast.store.location import Location
 from tests.conftest import Opener
-from tests.contract.commands import HOLDFAST, Terminal
 from tests.contract.test_command_line import fill, sqlite_only
-from tests.unit.doctor_hapi import copied, expected, files
-from tests.unit.hapi_holes import holes, uuid
-from tests.unit.hapi_maker import build
+from tests.support.hapi_builder import build
+from tests.support.hapi_cases import copied, expected, files
+from tests.support.hapi_holes import holes, uuid
+from tests.support.terminal import HOLDFAST, Terminal
 
 EDITED = "edited-token-removed.db"
 K = "aae70d11-b180-4d2c-9bc3-53f191fa81e3"

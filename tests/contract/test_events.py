@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from holdfast import errors, ids
-from holdfast.model import change as c
+from holdfast.model import changes as c
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import BODY_HAS, NewEvent
 from holdfast.model.task import Task
-from holdfast.store.base import BaseStore
-from holdfast.store.contract import Committed
+from holdfast.store.store import BaseStore
+from holdfast.store.types import Committed
 from tests.conftest import Opener
-from tests.contract.model import OWNER, log_of, nothing_changes, origin, said
+from tests.support.store_model import OWNER, log_of, nothing_changes, origin, said
 
 
 async def running(store: BaseStore) -> Task:

@@ -12,12 +12,12 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.store.base import BaseStore
-from holdfast.store.contract import Change, Changes
 from holdfast.store.location import Location
-from holdfast.store.mirror.keeper import QUIET_S
+from holdfast.store.mirror.writer import QUIET_S
+from holdfast.store.store import BaseStore
+from holdfast.store.types import Change, Changes
 from tests.conftest import Opener
-from tests.contract.model import log_of, said, whole_log
+from tests.support.store_model import log_of, said, whole_log
 
 OTHER_PROCESS = """
 import asyncio, sys
@@ -26,7 +26,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.token import TokenRules
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
 
 async def main(kind, address, home, session, count):
     store = await open_store(Location(kind, address), Home(home), TokenRules())
@@ -112,7 +112,7 @@ async def test_a_cursor_of_elsewhere_is_a_gap_and_starts_anew(store: BaseStore) 
 
 async def test_two_databases_do_not_share_cursors(store: BaseStore, home: Home) -> None:
     from holdfast.model.token import TokenRules
-    from holdfast.store.opening import open_store
+    from holdfast.store.open import open_store
 
     there = await open_store(Location("sqlite", home.database + "-2"), Home(home.path + "-2"), TokenRules())
     try:

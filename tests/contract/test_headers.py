@@ -14,11 +14,11 @@ from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.session import Link, Session
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
 from holdfast.store.sqlite.connection import open_reader
 from holdfast.store.sqlite.store import SqliteStore
-from tests.contract.model import OWNER, WORKTREE, log_of, said, whole_log
+from holdfast.store.store import BaseStore
+from tests.support.store_model import OWNER, WORKTREE, log_of, said, whole_log
 
 
 async def spoken(store: BaseStore, agent: str = "claude", **given: Any) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.home import Home
-from holdfast.spool.folder import Spool
-from tests.contract.commands import Terminal
+from holdfast.spool.task_dir import Spool
+from tests.support.terminal import Terminal
 
 SCRIPT: list[dict[str, Any]] = [
     {"think": "hm"},

@@ -10,11 +10,11 @@ import pytest
 
 from holdfast import errors
 from holdfast.model.commit import MAX_METADATA, Commit
-from holdfast.model.text import MAX_DEPTH
-from holdfast.store.base import BaseStore
+from holdfast.model.json_codec import MAX_DEPTH
 from holdfast.store.location import Location
+from holdfast.store.store import BaseStore
 from tests.conftest import REGISTRY, Opener
-from tests.contract.model import OWNER, nothing_changes, said
+from tests.support.store_model import OWNER, nothing_changes, said
 
 GARBAGE = ["not JSON", '{"a": 1', "[1, 2]", "null", '"text"', "5", "", '{"a": 1}}']
 
@@ -31,7 +31,7 @@ async def tamper(location: Location, statement: str, *values: Any) -> None:
         return
 
     def in_postgres() -> None:
-        from tests.postgres_server import connect
+        from tests.support.postgres_server import connect
 
         with connect(location.address) as connection:
             connection.execute(statement.replace("?", "%s").encode(), values)
@@ -53,7 +53,7 @@ async def stored_metadata(location: Location, session: str) -> str:
             db.close()
 
     def in_postgres() -> str:
-        from tests.postgres_server import connect
+        from tests.support.postgres_server import connect
 
         with connect(location.address) as connection:
             ask = query.replace("?", "%s").replace("blob", "bytea")

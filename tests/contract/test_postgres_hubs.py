@@ -15,13 +15,13 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Owner
-from holdfast.store.contract import Change
-from holdfast.store.engine import Outcome
-from holdfast.store.postgres import news
-from holdfast.store.postgres.address import parse
+from holdfast.store.backend import Outcome
+from holdfast.store.postgres import store as news
+from holdfast.store.postgres.connection import parse
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sql import Sql
-from tests.postgres_server import Hub, connect
+from holdfast.store.types import Change
+from tests.support.postgres_server import Hub, connect
 
 
 def event(text: str = "x") -> NewEvent:

@@ -13,11 +13,11 @@ import pytest
 from holdfast import errors
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
-from holdfast.store.engine import Outcome
+from holdfast.store.backend import Outcome
 from holdfast.store.postgres import connection, writer
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sql import Sql
-from tests.postgres_server import Hub, Server, connect
+from tests.support.postgres_server import Hub, Server, connect
 
 COMMIT = b"; commit"
 

@@ -17,13 +17,13 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
 from holdfast.store import reads
-from holdfast.store.engine import Outcome
+from holdfast.store.backend import Outcome
 from holdfast.store.postgres import connection, migrations
-from holdfast.store.postgres.address import parse
-from holdfast.store.postgres.asking import ask_once
+from holdfast.store.postgres.connection import parse
+from holdfast.store.postgres.readonly import ask_once
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sql import Sql
-from tests.postgres_server import Hub, Server, connect
+from tests.support.postgres_server import Hub, Server, connect
 
 SECRET = "hunter2-very-secret"
 

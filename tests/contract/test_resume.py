@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast.home import Home
-from holdfast.spool.folder import Spool
-from tests.contract.commands import Terminal
+from holdfast.spool.task_dir import Spool
+from tests.support.terminal import Terminal
 
 GATE = "while [ ! -e gate ]; do sleep 0.05; done"
 SAY: dict[str, Any] = {"say": "done"}

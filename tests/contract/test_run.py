@@ -16,10 +16,10 @@ import pytest
 from holdfast.agents.registry import Registry
 from holdfast.home import Home
 from holdfast.process import identity
-from holdfast.spool.folder import Spool
+from holdfast.spool.task_dir import Spool
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
-from tests.contract.commands import Terminal
+from holdfast.store.open import open_store
+from tests.support.terminal import Terminal
 
 
 @pytest.fixture

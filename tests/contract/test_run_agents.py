@@ -14,14 +14,14 @@ import pytest
 from holdfast.agents.registry import Registry
 from holdfast.home import Home
 from holdfast.model.event import Event
-from holdfast.spool.folder import Spool
-from holdfast.work import requests
-from holdfast.work.run import STDERR_LIMIT
-from tests import oracle
-from tests.contract import odd_agent
+from holdfast.runner import control
+from holdfast.runner.task_run import STDERR_LIMIT
+from holdfast.spool.task_dir import Spool
 from tests.crash import run_support
 from tests.crash.run_support import Running
 from tests.crash.support import TORTURE
+from tests.support import log_oracle as oracle
+from tests.support import odd_agent
 
 MEGABYTES = 200 if TORTURE else 40
 
@@ -74,7 +74,7 @@ def test_it_says_much_without_a_newline(home: Home, way: str) -> None:
 def test_it_prints_lines_without_end_and_can_be_cancelled(home: Home) -> None:
     running = odd(home, "yes")
     running.until(lambda: running.task().spool > 10_000)
-    running.commit(requests.cancel("ann"))
+    running.commit(control.cancel("ann"))
     task = running.ended()
     assert task.status == "cancelled"
     assert "not_json" in bodies(running.log(), "notice", "code")
@@ -110,7 +110,7 @@ def test_it_never_answers(home: Home, how: str) -> None:
     running = odd(home, "mute", **({"time_limit_s": 0.5} if how == "limit" else {}))
     if how == "cancel":
         running.until(running.spool.agent)
-        running.commit(requests.cancel("ann"))
+        running.commit(control.cancel("ann"))
     task = running.ended()
     assert task.status == "cancelled" and task.delivery == "sent"
     assert str(task.reason) == ("by its time limit of 0.5 s" if how == "limit" else "by ann")

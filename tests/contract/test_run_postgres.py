@@ -14,12 +14,12 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.model.task import ENDED
-from holdfast.work import requests, worker
-from tests import oracle
+from holdfast.runner import control, worker
 from tests.crash import run_support
 from tests.crash.run_support import REGISTRY, Running
 from tests.crash.test_run_steps import prompts_taken
-from tests.postgres_server import Server
+from tests.support import log_oracle as oracle
+from tests.support.postgres_server import Server
 
 GATE: dict[str, Any] = {"tool": "shell", "run": "while [ ! -e gate ]; do sleep 0.05; done; echo through"}
 END: dict[str, Any] = {"say": "the end"}
@@ -59,7 +59,7 @@ def test_a_worker_is_killed_and_a_permission_waits(shared: Home) -> None:
 def test_cancel(shared: Home) -> None:
     running = Running(shared, {"tool": "shell", "run": "sleep 30.015625"}, END)
     running.until_event("tool_progress")
-    running.commit(requests.cancel("ann"))
+    running.commit(control.cancel("ann"))
     assert running.ended().status == "cancelled"
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.process import identity
-from holdfast.spool.folder import Spool
-from tests.contract.commands import HOLDFAST, Terminal
+from holdfast.spool.task_dir import Spool
 from tests.crash import run_support
+from tests.support.terminal import HOLDFAST, Terminal
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast import errors, ids
-from holdfast.model import change as c
+from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.session import Link, Worktree
-from holdfast.store.base import BaseStore
-from tests.contract.model import WORKTREE, log_of, nothing_changes, said
+from holdfast.store.store import BaseStore
+from tests.support.store_model import WORKTREE, log_of, nothing_changes, said
 
 
 async def test_a_session_is_what_it_was_created_with(store: BaseStore) -> None:

@@ -18,8 +18,8 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Task
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
-from tests.contract.model import OWNER, Driver, Oracle, origin
+from holdfast.store.open import open_store
+from tests.support.store_model import OWNER, Driver, Oracle, origin
 
 TORTURE = int(os.environ.get("HOLDFAST_TORTURE", "0"))
 SETTINGS = settings(

@@ -8,13 +8,13 @@ import itertools
 import pytest
 
 from holdfast import errors, ids
-from holdfast.model import change as c
+from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.task import ACTIVE, ENDED, MAY_BECOME, Status, Task
-from holdfast.store.base import BaseStore
+from holdfast.store.store import BaseStore
 from tests.conftest import Opener
-from tests.contract.model import OWNER, nothing_changes, said
+from tests.support.store_model import OWNER, nothing_changes, said
 
 STATUSES: tuple[Status, ...] = (
     "queued",

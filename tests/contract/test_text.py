@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from holdfast import errors
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
+from holdfast.model.json_codec import MAX_BODY, MAX_DEPTH
 from holdfast.model.session import Link, Worktree
-from holdfast.model.text import MAX_BODY, MAX_DEPTH
-from holdfast.store.base import BaseStore
+from holdfast.store.store import BaseStore
 from tests.conftest import Opener
-from tests.contract.model import OWNER, log_of, nothing_changes, said
+from tests.support.store_model import OWNER, log_of, nothing_changes, said
 
 # Anything goes in a body, a prompt, options, an outcome, metadata.
 ODD = {

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.agents.agent import Agent
-from holdfast.model.change import SeeToken
+from holdfast.agents.base import Agent
+from holdfast.model.changes import SeeToken
 from holdfast.model.commit import Commit
 from holdfast.model.token import TokenRules
-from holdfast.store.base import BaseStore
+from holdfast.store.store import BaseStore
 from tests.conftest import REGISTRY, Opener
-from tests.contract.model import WORKTREE, nothing_changes
+from tests.support.store_model import WORKTREE, nothing_changes
 
 EVERY_AGENT = REGISTRY.agents
 REASONS = [

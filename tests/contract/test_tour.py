@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.contract.commands import HOLDFAST
+from tests.support.terminal import HOLDFAST
 
 
 def tour(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

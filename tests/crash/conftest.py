@@ -13,13 +13,13 @@ from tests.crash.small_disk import SmallDisk, mounted
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mirrors follow, are sealed and are tried again at once."""
-    from holdfast.store.mirror import keeper
-    from holdfast.store.sqlite import mirror
+    from holdfast.store.mirror import writer
+    from holdfast.store.sqlite import mirror_thread
 
-    monkeypatch.setattr(mirror, "LAG_S", 0.001)
-    monkeypatch.setattr(mirror, "RETRY_S", 0.01)
-    monkeypatch.setattr(mirror, "QUIET_S", 0.02)
-    monkeypatch.setattr(keeper, "QUIET_S", 0.02)
+    monkeypatch.setattr(mirror_thread, "LAG_S", 0.001)
+    monkeypatch.setattr(mirror_thread, "RETRY_S", 0.01)
+    monkeypatch.setattr(mirror_thread, "QUIET_S", 0.02)
+    monkeypatch.setattr(writer, "QUIET_S", 0.02)
 
 
 @pytest.fixture

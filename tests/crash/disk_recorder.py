@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from holdfast import fsio
+from holdfast import durable_io
 from tests.crash.disk_model import FOLDER, Ack, Content, Name, Operation, Sync, SyncNames, Write
 
 BASE_VFS = "unix"
@@ -146,7 +146,7 @@ class RecordingDisk:
 
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
-        self._real = fsio.Disk()
+        self._real = durable_io.Disk()
         self._descriptors: dict[int, int] = {}
 
     def open(self, path: str, flags: int) -> int:
@@ -225,11 +225,11 @@ def recording(root: str) -> Iterator[Recorder]:
     names = [name for name in vars(RecordingDisk) if not name.startswith("_")]
     vfs = RecordingVFS(recorder)
     for name in names:
-        setattr(fsio.DISK, name, getattr(disk, name))
+        setattr(durable_io.DISK, name, getattr(disk, name))
     try:
         yield recorder
     finally:
         for name in names:
-            delattr(fsio.DISK, name)
+            delattr(durable_io.DISK, name)
         vfs.unregister()
         apsw.set_default_vfs(BASE_VFS)

@@ -20,17 +20,15 @@ import apsw
 
 from holdfast import errors
 from holdfast.doctor import operation
-from holdfast.doctor.case import Case, Receipt, cases
-from holdfast.doctor.finding import Diagnosis, Finding, Progress
-from holdfast.doctor.hapi.install import HapiInstall
-from holdfast.doctor.hermes.install import HermesInstall
-from holdfast.doctor.mark import mark
-from holdfast.doctor.patient import Patient
-from holdfast.doctor.step import FileStep
+from holdfast.doctor.files import mark
+from holdfast.doctor.plan import Diagnosis, FileStep, Finding, Patient, Progress
+from holdfast.doctor.receipts import Case, Receipt, cases
 from holdfast.home import Home
-from tests.unit import hermes_holes
-from tests.unit.doctor_hapi import copied, files, rows
-from tests.unit.hermes_install import Made
+from holdfast.peers.hapi.install import HapiInstall
+from holdfast.peers.hermes.install import HermesInstall
+from tests.support import hermes_holes
+from tests.support.hapi_cases import copied, files, rows
+from tests.support.hermes_builder import Made
 
 EDITED = "edited-token-removed.db"
 WATCHED = (os.sep + os.path.join("holdfast", "doctor") + os.sep, "fsio.py")

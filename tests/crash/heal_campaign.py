@@ -17,8 +17,8 @@ import apsw
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import heal, open_healed
-from holdfast.store.opening import open_store
+from holdfast.recovery.heal import heal, open_healed
+from holdfast.store.open import open_store
 from holdfast.store.sqlite import store as _warm  # noqa: F401 - so that no child has to import it
 from tests.crash import children
 from tests.crash.support import (

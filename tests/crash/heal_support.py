@@ -17,17 +17,17 @@ from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
-from holdfast.model.fold import View
+from holdfast.model.projection import View
 from holdfast.model.session import Link, Worktree
 from holdfast.model.task import Owner
-from holdfast.recover.adopt import load_view
-from holdfast.recover.finding import Report
-from holdfast.recover.heal import open_healed
-from holdfast.store.base import BaseStore
-from holdfast.store.engine import Outcome
+from holdfast.recovery.findings import Report
+from holdfast.recovery.heal import open_healed
+from holdfast.recovery.restore import load_view
+from holdfast.store.backend import Outcome
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
 from holdfast.store.sql import Sql
+from holdfast.store.store import BaseStore
 from tests.conftest import REGISTRY
 from tests.crash.support import scratch
 
@@ -168,9 +168,9 @@ async def opened(location: Location, home: Home) -> AsyncIterator[BaseStore]:
 def quick() -> Iterator[None]:
     """Mirrors follow at once: nobody waits for commits that could be gathered."""
     with (
-        patch("holdfast.store.sqlite.mirror.LAG_S", 0.001),
-        patch("holdfast.store.sqlite.mirror.RETRY_S", 0.01),
-        patch("holdfast.store.postgres.mirror.LAG_S", 0.001),
+        patch("holdfast.store.sqlite.mirror_thread.LAG_S", 0.001),
+        patch("holdfast.store.sqlite.mirror_thread.RETRY_S", 0.01),
+        patch("holdfast.store.postgres.mirror_thread.LAG_S", 0.001),
     ):
         yield
 

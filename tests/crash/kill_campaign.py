@@ -14,7 +14,7 @@ import sys
 from typing import Any, NamedTuple
 
 from holdfast.home import Home
-from holdfast.recover.heal import heal, open_healed
+from holdfast.recovery.heal import heal, open_healed
 from holdfast.store.sqlite import store as _warm  # noqa: F401 - so that no child has to import it
 from tests.crash import children, writer_child
 from tests.crash.support import (

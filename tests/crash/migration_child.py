@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from holdfast.home import Home
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
 from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite import store as _warm  # noqa: F401 - so that all are ready at once
 from tests.crash.support import RULES, place

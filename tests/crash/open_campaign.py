@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from holdfast.home import Home
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
 from holdfast.store.sqlite import store as _warm  # noqa: F401 - so that all are ready at once
 from tests.crash import children
 from tests.crash.support import RULES, check_mirrors, check_sound, place, quick_mirrors, read_database

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import heal, open_healed
-from holdfast.store.base import BaseStore
+from holdfast.recovery.heal import heal, open_healed
+from holdfast.store.store import BaseStore
 from tests.crash.support import (
     OWNER,
     RULES,

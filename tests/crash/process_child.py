@@ -15,9 +15,9 @@ from typing import Any
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.store.base import BaseStore
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
 from holdfast.store.sqlite import connection
+from holdfast.store.store import BaseStore
 from tests.crash.support import OWNER, RULES, place, quick_mirrors, say
 
 Job = Callable[..., Awaitable[Any]]

@@ -11,8 +11,8 @@ import sys
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import open_healed
-from holdfast.store import reads, steps
+from holdfast.recovery.heal import open_healed
+from holdfast.store import reads, sync_await
 from holdfast.store.sqlite import store as _warm  # noqa: F401
 from holdfast.store.sqlite.connection import open_reader
 from holdfast.store.sqlite.sql import SqliteSql
@@ -42,7 +42,7 @@ def main(path: str, session: str) -> None:
     home = Home(path)
     code = asyncio.run(write(home, session))
     db = open_reader(home.database)
-    print(code, len(steps.run(reads.log(SqliteSql(db), session))))
+    print(code, len(sync_await.run(reads.log(SqliteSql(db), session))))
 
 
 if __name__ == "__main__":

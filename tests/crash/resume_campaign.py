@@ -19,11 +19,11 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.task import ENDED
 from holdfast.resume.verdict import judge
-from holdfast.store.base import BaseStore
-from holdfast.work import judging, requests, service
-from holdfast.work.context import Context
-from holdfast.work.dispatch import dispatch
-from holdfast.work.wish import Wish
+from holdfast.runner import control, service
+from holdfast.runner import sessions as judging
+from holdfast.runner.context import Context
+from holdfast.runner.dispatch import Wish, dispatch
+from holdfast.store.store import BaseStore
 from tests.crash import children, run_support
 from tests.crash.resume_oracle import Thread
 from tests.crash.run_support import DEADLINE_S, script
@@ -144,7 +144,7 @@ def end(home: Home, task: str, plan: str) -> None:
         async def ask(store: BaseStore) -> None:
             found = await store.task(task)
             if found.status not in ENDED:
-                await store.commit(Commit(found.session, [requests.cancel("ann")], task=task))
+                await store.commit(Commit(found.session, [control.cancel("ann")], task=task))
 
         run_support.with_store(home, ask)
         return
@@ -214,7 +214,7 @@ def trust(home: Home, session: str, status: str | None) -> None:
     async def say(store: BaseStore) -> None:
         last = (await store.tasks(session=session))[-1]
         assert last.status == status
-        await store.commit(Commit(session, [judging.trust("ann", "looked", last.id)]))
+        await store.commit(Commit(session, [judging.judging_trust("ann", "looked", last.id)]))
 
     run_support.with_store(home, say)
 

@@ -13,19 +13,19 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from holdfast.demo import memory
-from holdfast.drive.line import resumed
+from holdfast.agents.driver import resumed
+from holdfast.demo import sessions as memory
 from holdfast.home import Home
-from holdfast.model.change import Deliver, SeeToken, SetStatus
+from holdfast.model.changes import Deliver, SeeToken, SetStatus
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Task
-from holdfast.process.tree import MARK
+from holdfast.process.table import MARK
 from holdfast.resume.verdict import judge
-from holdfast.work import judging, replaying, service
-from holdfast.work.context import Context
-from holdfast.work.dispatch import dispatch
-from holdfast.work.wish import Wish
+from holdfast.runner import replay, service
+from holdfast.runner import sessions as judging
+from holdfast.runner.context import Context
+from holdfast.runner.dispatch import Wish, dispatch
 from tests.crash import run_support
 from tests.crash.resume_campaign import damage
 from tests.crash.resume_oracle import RECORDS, Thread
@@ -128,7 +128,7 @@ class Campaign:
         entries.append(SetStatus(status=status, reason=thread.plan, outcome=outcome))
         await _commit(context, task, entries)
         agent = context.registry.get("demo")
-        await replaying.keep(context, agent, file.id, level=status == "succeeded")
+        await replay.keep(context, agent, file.id, level=status == "succeeded")
         return file.id
 
     # --- what else happens
@@ -141,7 +141,9 @@ class Campaign:
         match what:
             case "trust" if thread.trust():
                 last = (await context.store.tasks(session=thread.session or ""))[-1]
-                await context.store.commit(Commit(last.session, [judging.trust("ann", "looked", last.id)]))
+                await context.store.commit(
+                    Commit(last.session, [judging.judging_trust("ann", "looked", last.id)])
+                )
             case "hold":
                 thread.held = True
                 return _sleep(path, {})

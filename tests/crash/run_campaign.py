@@ -16,9 +16,9 @@ import time
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.task import Task
-from tests import oracle
 from tests.crash import children, run_support
 from tests.crash.run_support import DEADLINE_S, REGISTRY
+from tests.support import log_oracle as oracle
 
 
 def main(path: str, count: int, seed: int, what: str) -> None:

@@ -8,14 +8,14 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from holdfast import fsio
+from holdfast import durable_io
 from holdfast.home import Home
-from holdfast.process import ending
-from holdfast.spool import keeping, retiring
-from holdfast.spool.folder import Spool
+from holdfast.process import kill as ending
+from holdfast.runner import processes, service, task_run, worker
+from holdfast.spool import archive, task_dir
 from holdfast.spool.outbox import Outbox
-from holdfast.store.base import BaseStore
-from holdfast.work import family, run, service, worker
+from holdfast.spool.task_dir import Spool
+from holdfast.store.store import BaseStore
 from tests.crash import children, run_support
 
 ASYNC: list[tuple[Any, str]] = [(BaseStore, "commit"), (BaseStore, "claim"), (BaseStore, "set_status")]
@@ -26,13 +26,13 @@ PLAIN: list[tuple[Any, str]] = [
     (Spool, "prevent_agent"),
     (Spool, "prevent_relay"),
     (Outbox, "send"),
-    (run, "close_input"),
-    (retiring, "retire"),
-    (retiring, "discard"),
-    (keeping, "compress"),
+    (task_run, "close_input"),
+    (task_dir, "retire"),
+    (task_dir, "discard"),
+    (archive, "compress"),
     (ending, "ask"),
-    (family.Family, "interrupt"),
-    (fsio, "create"),
+    (processes.Family, "interrupt"),
+    (durable_io, "create"),
 ]
 
 
@@ -64,7 +64,7 @@ def dying(home: Home, step: int) -> children.Child:
 def quick() -> None:
     """Nothing is waited for longer than a test can."""
     vars(worker).update(LEFT_S=-1.0, REST_S=0.1)
-    vars(run).update(LOOK_S=0.05)
+    vars(task_run).update(LOOK_S=0.05)
 
 
 def _stepped(call: Callable[..., Any], tick: Callable[[], None]) -> Callable[..., Any]:

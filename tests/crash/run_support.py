@@ -17,12 +17,12 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event
 from holdfast.model.task import ENDED, Task
-from holdfast.process.tree import MARK
-from holdfast.spool.folder import Spool
-from holdfast.store.base import BaseStore
+from holdfast.process.table import MARK
+from holdfast.runner import control, service
+from holdfast.spool.task_dir import Spool
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
-from holdfast.work import requests, service
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 from tests.crash import children
 from tests.crash.support import scratch
 
@@ -160,8 +160,8 @@ def answer_all(home: Home) -> int:
     async def answer(store: BaseStore) -> int:
         count = 0
         for task in await store.tasks(status="running"):
-            for asked in requests.waiting(await store.task_events(task.id, ("permission",))):
-                event = requests.answer(asked, decision(asked), "person")
+            for asked in control.waiting(await store.task_events(task.id, ("permission",))):
+                event = control.answer(asked, decision(asked), "person")
                 await store.commit(Commit(task.session, [event], task=task.id))
                 count += 1
         return count

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from holdfast import ids
-from holdfast.process import identity, tree
+from holdfast.process import identity
+from holdfast.process import table as tree
 from holdfast.process.identity import Ident
-from holdfast.process.tree import Process
-from holdfast.spool.folder import Spool
+from holdfast.process.table import Process
+from holdfast.spool.task_dir import Spool
 
 WAIT_S = 20.0  # a loaded machine is no failure
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -49,11 +49,11 @@ def memory_folder() -> str | None:
 
 def quick_mirrors(lag_s: float = 0.001, quiet_s: float = 0.004) -> None:
     """Let the mirrors follow at once in this process, so that kills strike them and tests need not wait."""
-    from holdfast.store.mirror import keeper
-    from holdfast.store.sqlite import mirror
+    from holdfast.store.mirror import writer
+    from holdfast.store.sqlite import mirror_thread
 
-    vars(mirror).update(LAG_S=lag_s, QUIET_S=quiet_s)
-    vars(keeper).update(QUIET_S=quiet_s)
+    vars(mirror_thread).update(LAG_S=lag_s, QUIET_S=quiet_s)
+    vars(writer).update(QUIET_S=quiet_s)
 
 
 class scratch(tempfile.TemporaryDirectory[str]):

@@ -14,14 +14,14 @@ import pytest
 
 from holdfast import errors
 from holdfast.doctor import operation
-from holdfast.doctor.case import cases
-from holdfast.doctor.hapi.install import HapiInstall
+from holdfast.doctor.receipts import cases
 from holdfast.home import Home
+from holdfast.peers.hapi.install import HapiInstall
 from tests.crash.children import environment
 from tests.crash.doctor_campaign import EDITED, Folder, Patientry, leave_in_wal, sick_hermes
 from tests.crash.small_disk import SmallDisk
 from tests.crash.support import TORTURE
-from tests.unit.doctor_hapi import copied, files, rows
+from tests.support.hapi_cases import copied, files, rows
 
 ROUNDS = max(8, TORTURE // 3)  # of each kind
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from holdfast import errors, fsio
+from holdfast import durable_io, errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import heal, open_healed
-from holdfast.store.base import BaseStore
+from holdfast.recovery.heal import heal, open_healed
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.store import BaseStore
 from tests.crash.children import command, environment
 from tests.crash.small_disk import SmallDisk
 from tests.crash.support import RULES, check_mirrors, check_sound, mirror_rows, place, read_database, say
@@ -213,7 +213,7 @@ async def test_healing_mirrors_on_a_full_disk(small_disk: SmallDisk, damage: str
     assert not again.problems, again
     await healed.close()
     check_mirrors(home, read_database(home.database))
-    assert not [n for n in os.listdir(home.sessions) if fsio.TEMP_MARK in n], "temporary files are left"
+    assert not [n for n in os.listdir(home.sessions) if durable_io.TEMP_MARK in n], "temporary files are left"
     await nothing_to_heal(home)
 
 

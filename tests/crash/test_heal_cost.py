@@ -15,8 +15,8 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.finding import Report, fingerprint
-from holdfast.recover.heal import heal, look, open_healed
+from holdfast.recovery.findings import Report, fingerprint
+from holdfast.recovery.heal import heal, look, open_healed
 from holdfast.store.location import Location
 from tests.crash.heal_support import (
     RULES,

@@ -13,8 +13,8 @@ import pytest
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover import database
-from holdfast.recover.heal import open_healed
+from holdfast.recovery import database
+from holdfast.recovery.heal import open_healed
 from holdfast.store.location import Location
 from tests.crash.heal_support import (
     RULES,

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import open_healed
+from holdfast.recovery.heal import open_healed
 from holdfast.store.location import Location
 from tests.crash.heal_support import (
     RULES,

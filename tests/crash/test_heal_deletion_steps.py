@@ -11,14 +11,14 @@ from contextlib import suppress
 import pytest
 
 from holdfast import errors
-from holdfast.fsio import Disk
+from holdfast.durable_io import Disk
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.store.base import BaseStore
-from holdfast.store.engine import Operation
+from holdfast.store.backend import Operation
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.store import BaseStore
 from tests.crash.heal_support import (
     RULES,
     Photo,

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.survey import shown
+from holdfast.recovery.survey import shown
 from holdfast.store.location import Location
 from tests.crash.heal_support import (
     codes,
@@ -203,7 +203,7 @@ async def test_a_mirror_without_a_readable_beginning(home: Home) -> None:
 
 async def test_one_bad_repair_never_stops_the_rest(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever goes wrong with one session, the others are healed, and the report says so."""
-    from holdfast.recover import repair
+    from holdfast.recovery import repair
 
     location = Location("sqlite", home.database)
     world, before = await made(location, home)

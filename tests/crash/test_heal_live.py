@@ -10,15 +10,15 @@ import time
 
 import pytest
 
-from holdfast import fsio
+from holdfast import durable_io
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover import database
-from holdfast.recover.finding import Finding
-from holdfast.recover.heal import heal, look, mend, open_healed
-from holdfast.recover.repair import LIVE_WINS
-from holdfast.store.base import BaseStore
+from holdfast.recovery import database
+from holdfast.recovery.findings import Finding
+from holdfast.recovery.heal import heal, look, mend, open_healed
+from holdfast.recovery.repair import LIVE_WINS
 from holdfast.store.location import Location
+from holdfast.store.store import BaseStore
 from tests.conftest import Opener
 from tests.crash.heal_support import (
     RULES,
@@ -147,7 +147,7 @@ async def test_a_file_that_vanishes_while_the_folder_is_read(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its name and its `stat`: another process's temporary file, or a delete."""
-    from holdfast.recover import survey
+    from holdfast.recovery import survey
 
     location = Location("sqlite", home.database)
     _, before = await made(location, home)
@@ -212,13 +212,13 @@ def test_temporary_names_are_unique_per_process_and_thread() -> None:
         for found in pool.map(_names, [None, None]):
             names += found
     assert len(set(names)) == len(names) == 10 * 500
-    assert all(fsio.is_temp(os.path.basename(name)) for name in names)
+    assert all(durable_io.is_temp(os.path.basename(name)) for name in names)
     assert all(os.path.dirname(name) == "/home/sessions" for name in names)
     assert len({os.path.basename(name).split("-")[1] for name in names}) >= 2  # the process's id
 
 
 def _names(_: object = None) -> list[str]:
-    return [fsio.temp_name("/home/sessions/s.jsonl") for _ in range(500)]
+    return [durable_io.temp_name("/home/sessions/s.jsonl") for _ in range(500)]
 
 
 def test_of_many_that_create_a_file_one_wins(tmp_path: object) -> None:
@@ -228,7 +228,7 @@ def test_of_many_that_create_a_file_one_wins(tmp_path: object) -> None:
 
     def create(number: int) -> None:
         try:
-            fsio.create(path, [str(number).encode() * 5000] * 20)
+            durable_io.create(path, [str(number).encode() * 5000] * 20)
             won.append(number)
         except FileExistsError:
             pass
@@ -250,8 +250,8 @@ async def test_temporary_files_are_swept_when_old(home: Home) -> None:
     old: list[str] = []
     young: list[str] = []
     for folder in (home.sessions, home.trash, home.quarantine, home.reports):
-        for files, age in ((old, fsio.TEMP_OLD_S + 60), (young, fsio.TEMP_OLD_S - 600)):
-            files.append(fsio.temp_name(os.path.join(folder, "x.jsonl")))
+        for files, age in ((old, durable_io.TEMP_OLD_S + 60), (young, durable_io.TEMP_OLD_S - 600)):
+            files.append(durable_io.temp_name(os.path.join(folder, "x.jsonl")))
             write(files[-1], b"left behind")
             os.utime(files[-1], (time.time() - age,) * 2)
 

@@ -10,8 +10,8 @@ import pytest
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.session import Worktree
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
+from holdfast.store.store import BaseStore
 from tests.crash.heal_support import (
     OWNER,
     Photo,

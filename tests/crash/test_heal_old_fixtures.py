@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.home import Home
-from holdfast.recover.heal import open_healed
+from holdfast.recovery.heal import open_healed
 from holdfast.store.location import Location
 from holdfast.store.sqlite import migrations
 from tests.crash.heal_support import RULES, codes, drop_database, read

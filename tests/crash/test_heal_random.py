@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast import errors
 from holdfast.home import Home
-from holdfast.recover.finding import Report
+from holdfast.recovery.findings import Report
 from holdfast.store.location import Location
 from tests.crash.heal_support import Photo, World, codes, healed, made, quarantined, read, write
 from tests.crash.support import TORTURE, scratch

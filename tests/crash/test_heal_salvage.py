@@ -171,9 +171,9 @@ async def test_two_histories_in_mirror_and_damaged_database_are_not_mixed(home: 
 
 async def _another_story(home: Home, world: World, lines: list[bytes]) -> bytes:
     """The mirror as if record 5 had been another one, and no sixth had followed."""
-    from holdfast.store.mirror import line
+    from holdfast.store.mirror import format
 
-    record = line.read(world.plain, lines[4][:-1]).record
-    told, _ = line.write(world.plain, record._replace(body='{"text":"another story"}'))
+    record = format.read(world.plain, lines[4][:-1]).record
+    told, _ = format.write(world.plain, record._replace(body='{"text":"another story"}'))
     write(home.mirror(world.plain), b"".join([*lines[:4], told]))
     return b"".join([*lines[:4], told])

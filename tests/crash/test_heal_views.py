@@ -12,7 +12,7 @@ import pytest
 from holdfast.home import Home
 from holdfast.store.location import Location
 from tests.crash.heal_support import codes, healed, healed_once, made, mirrors, quarantined, read
-from tests.postgres_server import connect
+from tests.support.postgres_server import connect
 
 TAMPERED = {
     "a token renamed": "update token set native_id = 'other' where n = 1 and pos = 1",

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.history.adopting import BATCH
 from holdfast.home import Home
-from holdfast.process import tree
+from holdfast.process import table as tree
+from holdfast.transcripts.importer import BATCH
 from tests.crash.children import environment, pause
 from tests.crash.support import TORTURE, scratch
-from tests.unit.history_claude import SLUG, Made
+from tests.support.claude_transcripts import SLUG, Made
 
 ROUNDS = max(2, TORTURE // 20)
 KILLS = 8

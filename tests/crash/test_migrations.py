@@ -15,8 +15,8 @@ import pytest
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import open_healed
-from holdfast.store.opening import open_store
+from holdfast.recovery.heal import open_healed
+from holdfast.store.open import open_store
 from holdfast.store.sqlite import connection, migrations
 from tests.crash.children import command, environment
 from tests.crash.small_disk import SmallDisk, fingerprint

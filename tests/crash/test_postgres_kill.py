@@ -25,11 +25,11 @@ from psycopg.rows import dict_row
 
 from holdfast.home import Home
 from holdfast.store.location import Location
-from holdfast.store.postgres import mirror
-from holdfast.store.postgres.address import parse
+from holdfast.store.postgres import mirror_thread
+from holdfast.store.postgres.connection import parse
 from tests.crash import children, kill_campaign, support, writer_child
 from tests.crash.support import TORTURE, Row, Seen
-from tests.postgres_server import DURABLE, Server, connect
+from tests.support.postgres_server import DURABLE, Server, connect
 
 KILLS = TORTURE or 25
 SERVER_KILLS = max(3, TORTURE // 100)
@@ -79,7 +79,7 @@ def on_postgres(url: str) -> Iterator[None]:
 
     def quick_mirrors(lag_s: float = 0.001, quiet_s: float = 0.004) -> None:
         support.quick_mirrors(lag_s, quiet_s)
-        mirror.LAG_S = lag_s
+        mirror_thread.LAG_S = lag_s
 
     new: dict[str, Any] = {"place": place, "quick_mirrors": quick_mirrors}
     with (

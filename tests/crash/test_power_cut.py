@@ -14,11 +14,11 @@ from collections.abc import Callable
 import apsw
 import pytest
 
-from holdfast import fsio
+from holdfast import durable_io
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import open_healed
-from holdfast.store.mirror.keeper import Keeper
+from holdfast.recovery.heal import open_healed
+from holdfast.store.mirror.writer import Keeper
 from holdfast.store.sqlite.connection import open_writer
 from holdfast.store.sqlite.store import SqliteStore
 from tests.crash import disk_model, heal_campaign
@@ -152,7 +152,7 @@ async def test_the_explorer_sees_a_file_that_was_not_synced(monkeypatch: pytest.
     """With tombstones whose content is never synced some image is wrong, and the explorer says so."""
 
     def forgetful(home: Home) -> SqliteStore:
-        monkeypatch.setattr(fsio.DISK, "sync", lambda fd: None)
+        monkeypatch.setattr(durable_io.DISK, "sync", lambda fd: None)
         return SqliteStore(home.database, home, RULES)
 
     assert await _failures(forgetful, "names")
@@ -162,7 +162,7 @@ async def test_the_explorer_sees_names_that_were_not_synced(monkeypatch: pytest.
     """With folders whose names are never synced acknowledged sessions are lost, and the explorer says so."""
     with prepared() as root:
         with recording(root) as recorder:
-            monkeypatch.setattr(fsio.DISK, "sync_dir", lambda path: None)
+            monkeypatch.setattr(durable_io.DISK, "sync_dir", lambda path: None)
             home = Home(os.path.join(root, "home"))
             home.make()
             store = SqliteStore(home.database, home, RULES)

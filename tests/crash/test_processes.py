@@ -20,9 +20,9 @@ import pytest
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import open_healed
-from holdfast.store.opening import open_store
-from holdfast.store.sqlite import connection, mirror
+from holdfast.recovery.heal import open_healed
+from holdfast.store.open import open_store
+from holdfast.store.sqlite import connection, mirror_thread
 from holdfast.store.sqlite.store import SqliteStore
 from tests.crash.children import command, environment
 from tests.crash.support import RULES, check_mirrors, check_sound, place, read_database, say
@@ -229,7 +229,7 @@ async def test_mirrors_are_written_by_one_process_at_a_time(home: Home) -> None:
 
 async def test_work_on_the_mirrors_is_never_forgotten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits for the mirrors is answered, however the threads take turns."""
-    monkeypatch.setattr(mirror, "LAG_S", 0.0)
+    monkeypatch.setattr(mirror_thread, "LAG_S", 0.0)
     home.make()
     store = SqliteStore(home.database, home, RULES)
     thread = store._mirror

@@ -12,9 +12,9 @@ import pytest
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recover.heal import open_healed
-from holdfast.store import reads, steps
-from holdfast.store.opening import open_store
+from holdfast.recovery.heal import open_healed
+from holdfast.store import reads, sync_await
+from holdfast.store.open import open_store
 from holdfast.store.sqlite.connection import open_reader
 from holdfast.store.sqlite.sql import SqliteSql
 from tests.crash.children import command, environment
@@ -37,7 +37,7 @@ def check_readable(home: Home, session: str) -> None:
     """As the command line reads: the log is all there."""
     db = open_reader(home.database)
     try:
-        rows = steps.run(reads.log(SqliteSql(db), session))
+        rows = sync_await.run(reads.log(SqliteSql(db), session))
     finally:
         db.close()
     assert [row[0] for row in rows] == list(range(1, EVENTS + 2))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
-from holdfast.resume.rows import ROWS
+from holdfast.resume.rules import ROWS
 from tests.crash import run_support
 from tests.crash.children import command, environment
 from tests.crash.resume_histories import Campaign

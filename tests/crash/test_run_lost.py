@@ -19,17 +19,17 @@ from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.task import Owner, Task
 from holdfast.process import identity
-from holdfast.spool import keeping
-from holdfast.spool.folder import Spool
+from holdfast.runner import control, recorder
+from holdfast.spool import archive
 from holdfast.spool.outbox import Outbox
-from holdfast.store.base import BaseStore
-from holdfast.store.opening import open_store
-from holdfast.work import journal, requests
-from tests import oracle
+from holdfast.spool.task_dir import Spool
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 from tests.crash import children, run_steps, run_support
 from tests.crash.run_support import DEADLINE_S, REGISTRY, Running, with_store
 from tests.crash.small_disk import SmallDisk
 from tests.crash.test_run_steps import prompts_taken
+from tests.support import log_oracle as oracle
 
 GATE: dict[str, Any] = {"tool": "shell", "run": "while [ ! -e gate ]; do sleep 0.05; done; echo through"}
 END: dict[str, Any] = {"say": "the end"}
@@ -144,7 +144,7 @@ def test_a_stopped_worker_keeps_its_task_and_one_that_lost_it_leaves_the_agent_a
     # Another takes it all the same, as if the first one had been thought dead.
     thief = children.start(lambda say: asyncio.run(_steal(home, running.id, say)))
     thief.wait_for_word()
-    running.commit(requests.cancel("ann"))  # which the first one must not pass on now
+    running.commit(control.cancel("ann"))  # which the first one must not pass on now
     sent = os.path.getsize(running.spool.sent)
     os.kill(running.worker.pid, signal.SIGCONT)
     running.worker.rest()  # it notices and leaves
@@ -205,7 +205,7 @@ def test_a_task_without_its_folder_can_be_cancelled(home: Home) -> None:
     running.until_event("tool_progress")
     shutil.rmtree(running.spool.path)
     running.until_event("error")
-    running.commit(requests.cancel("ann"))
+    running.commit(control.cancel("ann"))
     assert running.ended().status == "cancelled"
 
 
@@ -259,7 +259,7 @@ def test_what_passes_is_waited_out_wherever_it_strikes(
     def prepare() -> None:
         run_steps.quick()
         rng = Random(1)
-        vars(journal).update(RETRY_S=(0.01,))
+        vars(recorder).update(RETRY_S=(0.01,))
         for owner, name in [
             *run_steps.ASYNC,
             (BaseStore, "task_events"),
@@ -267,7 +267,7 @@ def test_what_passes_is_waited_out_wherever_it_strikes(
             (BaseStore, "turns"),
         ]:
             setattr(owner, name, _failing(getattr(owner, name), problem, rng))
-        for owner, name in [(Spool, "make"), (Outbox, "send"), (keeping, "compress")]:
+        for owner, name in [(Spool, "make"), (Outbox, "send"), (archive, "compress")]:
             setattr(owner, name, _failing(getattr(owner, name), problem, rng))
 
     ask = {"tool": "shell", "run": "echo asked", "ask": True}
@@ -292,7 +292,7 @@ def _failing(
 
 def test_a_spool_that_a_killed_worker_left_is_put_away_by_a_later_one(home: Home) -> None:
     def prepare() -> None:
-        vars(keeping).update(compress=lambda spool: os.kill(os.getpid(), signal.SIGKILL))
+        vars(archive).update(compress=lambda spool: os.kill(os.getpid(), signal.SIGKILL))
 
     running = Running(home, END, prepare=prepare)
     running.until(lambda: running.task().status == "succeeded")

@@ -15,12 +15,12 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event
 from holdfast.model.task import ENDED, Task
-from holdfast.store.base import BaseStore
-from holdfast.work import requests
-from tests import oracle
+from holdfast.runner import control
+from holdfast.store.store import BaseStore
 from tests.crash import children, run_steps, run_support
 from tests.crash.run_campaign import gist
 from tests.crash.support import TORTURE, scratch
+from tests.support import log_oracle as oracle
 
 AT_ONCE = 6
 DEADLINE_S = 60.0
@@ -101,8 +101,8 @@ def _answered(cases: list[Case], over: object) -> None:
 async def _cancel(store: BaseStore) -> None:
     """As soon as it runs, once."""
     for task in await store.tasks(status="running"):
-        if not requests.requests(await store.task_events(task.id, ("notice",))).cancels:
-            await store.commit(Commit(task.session, [requests.cancel("ann")], task=task.id))
+        if not control.requests(await store.task_events(task.id, ("notice",))).cancels:
+            await store.commit(Commit(task.session, [control.cancel("ann")], task=task.id))
 
 
 def _is_gone(child: children.Child) -> bool:

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.process import ending, identity, tree
-from holdfast.spool.folder import Spool
+from holdfast.process import identity
+from holdfast.process import kill as ending
+from holdfast.process import table as tree
 from holdfast.spool.outbox import Outbox, close_input
+from holdfast.spool.task_dir import Spool
 from tests.crash import children
 from tests.crash.spool_support import Run, content, gone, running, until
 from tests.crash.support import TORTURE

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.store.base import BaseStore
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 from tests.crash.support import OWNER, RULES, place, quick_mirrors, say
 
 FEEDS = 3

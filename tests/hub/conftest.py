@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.store.location import Location
-from tests.contract.commands import Terminal
 from tests.hub.running_hub import RunningHub, running, started
+from tests.support.terminal import Terminal
 
 
 @pytest.fixture

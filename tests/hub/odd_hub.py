@@ -15,14 +15,14 @@ import sys
 import uvloop
 
 from holdfast.home import Home
-from holdfast.hub.door import Door
-from holdfast.hub.feed import Feed
-from holdfast.hub.hub import Hub
-from holdfast.hub.life import Hire, Life
-from holdfast.hub.settings import HubSettings
+from holdfast.hub.lifecycle import Hire, Life
+from holdfast.hub.server import Door
+from holdfast.hub.state import Hub
+from holdfast.hub.streaming.feed import Feed
+from holdfast.runner.context import Context
+from holdfast.runner.worker import Worker
+from holdfast.settings import HubSettings
 from holdfast.store.location import Location
-from holdfast.work.context import Context
-from holdfast.work.worker import Worker
 
 LOOK_S = 0.01
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.client import Hub
 from holdfast.home import Home
-from tests.contract.commands import HOLDFAST, Terminal
+from tests.support.terminal import HOLDFAST, Terminal
 
 
 def odd(*words: str) -> tuple[str, ...]:

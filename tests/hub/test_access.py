@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from holdfast import errors
-from holdfast.hub.access import HEADERS, Access, Asked
+from holdfast.hub.auth import HEADERS, Access, Asked
 from tests.hub.asking import ask, get, raw
 from tests.hub.running_hub import RunningHub
 

@@ -17,9 +17,9 @@ from urllib.parse import quote
 import pytest
 import uvicorn
 
-from holdfast.cli import up
-from holdfast.hub.access import HEADERS
-from holdfast.hub.protocol import Protocol
+from holdfast.cli.commands import up
+from holdfast.hub.auth import HEADERS
+from holdfast.hub.http_protocol import Protocol
 from tests.hub.asking import ask, get, raw
 from tests.hub.running_hub import RunningHub, running_in
 from tests.hub.test_sessions import done

@@ -12,12 +12,12 @@ import apsw
 import pytest
 
 from holdfast.home import Home
-from tests.contract.commands import Terminal
 from tests.hub.asking import ask, get
 from tests.hub.running_hub import RunningHub, started
 from tests.hub.test_sessions import begin, done, refused
-from tests.unit import doctor_hapi
-from tests.unit.test_doctor_hermes import FIXTURES as HERMES
+from tests.support import hapi_cases as doctor_hapi
+from tests.support.terminal import Terminal
+from tests.unit.peers.hermes.test_doctor import FIXTURES as HERMES
 
 SELF = {"target": "self"}
 RECEIPT = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client import Hub
-from holdfast.client.frames import Message
+from holdfast.client.stream import Message
 from holdfast.home import Home
 from tests.crash.support import TORTURE
 from tests.hub.running_hub import RunningHub, running, script

@@ -12,9 +12,9 @@ import pytest
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
-from holdfast.store.base import BaseStore
 from holdfast.store.location import Location
-from holdfast.store.opening import open_store
+from holdfast.store.open import open_store
+from holdfast.store.store import BaseStore
 from tests.conftest import REGISTRY
 from tests.hub.readers import Reader
 from tests.hub.running_hub import RunningHub, running, script

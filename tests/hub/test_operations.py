@@ -20,11 +20,11 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from holdfast.home import Home
-from tests.contract.commands import Terminal
 from tests.hub.asking import get
 from tests.hub.running_hub import RunningHub, running, started
 from tests.hub.test_sessions import begin, done
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
+from tests.support.terminal import Terminal
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 NAME = "hub.example"

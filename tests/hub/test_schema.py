@@ -21,9 +21,9 @@ from schemathesis.specs.openapi import checks
 
 from holdfast.home import Home
 from holdfast.hub import app
-from holdfast.hub.adopting import Adopting
-from holdfast.hub.hub import Hub
-from holdfast.hub.problem import STATUS, Problem
+from holdfast.hub.api.responses import STATUS, Problem
+from holdfast.hub.imports import Adopting
+from holdfast.hub.state import Hub
 from holdfast.store.location import Location
 from tests.hub.asking import get
 from tests.hub.running_hub import RunningHub, running_in

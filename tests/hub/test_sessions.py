@@ -13,10 +13,10 @@ import pytest
 from holdfast import errors
 from holdfast.agents.registry import Registry
 from holdfast.home import Home
-from holdfast.hub import problem
-from tests.contract.commands import Terminal
+from holdfast.hub.api import responses
 from tests.hub.asking import Answer, Listening, ask, get
 from tests.hub.running_hub import RunningHub, script
+from tests.support.terminal import Terminal
 from tests.unit.test_docs import all_errors
 
 
@@ -54,10 +54,11 @@ def refused(answer: Answer, status: int, code: str) -> dict[str, Any]:
 
 def test_every_error_has_one_status() -> None:
     codes = {error.code for error in all_errors()} | {"method_not_allowed"}
-    assert set(problem.STATUS) == codes
-    assert set(problem.STATUS.values()) <= set(problem.TITLES)
+    assert set(responses.STATUS) == codes
+    assert set(responses.STATUS.values()) <= set(responses.TITLES)
     assert all(
-        problem.STATUS[error.code] < 500 for error in all_errors(errors.BadInput) | all_errors(errors.Refused)
+        responses.STATUS[error.code] < 500
+        for error in all_errors(errors.BadInput) | all_errors(errors.Refused)
     )
 
 

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast.hub.lives import Life, told
-from tests.contract.commands import HOLDFAST
+from holdfast.hub.api.uptime import Life, told
 from tests.hub.asking import Listening, ask, get
 from tests.hub.running_hub import RunningHub, script
+from tests.support.terminal import HOLDFAST
 
 
 def begin(hub: RunningHub, *steps: dict[str, object], key: str | None = None) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast import errors
 from holdfast.cli.main import COMMANDS
-from holdfast.resume import document
+from holdfast.resume import docs
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ def test_every_error_is_in_the_table_of_exit_codes_under_its_status() -> None:
 
 
 def test_the_page_of_verdicts_is_what_the_table_says() -> None:
-    assert (ROOT / "docs/verdicts.md").read_text() == document.page(), "run `make docs`"
+    assert (ROOT / "docs/verdicts.md").read_text() == docs.page(), "run `make docs`"
 
 
 def test_the_changelog_names_every_command() -> None:

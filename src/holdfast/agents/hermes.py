@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.agents.agent import Agent
-from holdfast.history.reader import Reader
+from holdfast.agents.base import Agent
+from holdfast.transcripts.reader import Reader
 
 
 def _history() -> Reader:
-    from holdfast.history.hermes import HermesReader
+    from holdfast.peers.hermes.reader import HermesReader
 
     return HermesReader()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.agents import acp, claude, codex, cursor, demo, gemini, hermes, kimi, opencode
-from holdfast.agents.agent import Agent
+from holdfast.agents.base import Agent
 from holdfast.errors import BadInput, NotFound
 from holdfast.model.token import TokenRules
 

@@ -20,7 +20,7 @@ SEE_S = 2.0  # between looks of a follower whether somebody drives what he follo
 
 def start(home: Home, location: Location, wish: dict[str, Any] | None, by: str) -> dict[str, Any]:
     """Fork a worker into a session of its own; what it says once it has queued the wish."""
-    from holdfast.fsio import make_folder
+    from holdfast.durable_io import make_folder
 
     make_folder(home.path)
     reader, writer = os.pipe()
@@ -56,8 +56,8 @@ def _tell_settled(answer: dict[str, Any]) -> None:
 
 def see_to_it(home: Home, location: Location, by: str) -> None:
     """Start a worker if something here runs or waits and nobody drives it."""
-    from holdfast.cli.ask import ask
     from holdfast.store import reads
+    from holdfast.store.readonly import ask
 
     if any(_is_left_alone(turn) for turn in ask(home, location, reads.turns)):
         start(home, location, None, by)
@@ -133,8 +133,8 @@ def _work(home: Home, location: Location, wish: dict[str, Any] | None, by: str, 
 
     import msgspec
 
-    from holdfast.work.service import work
-    from holdfast.work.wish import Again, Wish
+    from holdfast.runner.dispatch import Again, Wish
+    from holdfast.runner.service import work
 
     shape = f"%(asctime)s {os.getpid()} %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=shape)

@@ -26,11 +26,11 @@ COMMANDS = {
     "log": ("log", "a session's events"),
     "history": ("history", "an agent's own transcript as events"),
     "inspect": ("inspect", "whether an agent's own session is sound"),
-    "import": ("importing", "adopt sessions that agents had without us"),
-    "archive": ("change", "put a session away; its key is free again, its token stays"),
-    "unarchive": ("change", "take a session out again"),
-    "rm": ("change", "move a session into the trash"),
-    "restore": ("change", "bring a session back from the trash"),
+    "import": ("import_", "adopt sessions that agents had without us"),
+    "archive": ("archive", "put a session away; its key is free again, its token stays"),
+    "unarchive": ("archive", "take a session out again"),
+    "rm": ("archive", "move a session into the trash"),
+    "restore": ("archive", "bring a session back from the trash"),
     "doctor": ("doctor", "what is wrong, what would mend it, and do so"),
     "config": ("config", "what is in force, and from where"),
     "demo": ("demo", "a tour: runs a demo agent, kills things, shows what survives"),
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(name: str, rest: list[str]) -> int:
     from importlib import import_module
 
-    command = import_module(f"holdfast.cli.{(COMMANDS.get(name) or ASKED_BY_SHELLS[name])[0]}")
+    command = import_module(f"holdfast.cli.commands.{(COMMANDS.get(name) or ASKED_BY_SHELLS[name])[0]}")
     options = None
     try:
         options = command.parser(name).parse_args(rest)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.client.hub import Hub
+from holdfast.client.client import Hub
 
 __all__ = ["Hub"]

@@ -45,3 +45,5 @@ a call the `toolCallId`; both are the same live and on replay. The file is sound
 record, `n` has no gap, every call has a result and the last turn its end. A line without a newline at its
 end was cut off by a death; the next writer closes it and goes on behind it.
 """
+
+from __future__ import annotations

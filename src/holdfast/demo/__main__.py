@@ -1,5 +1,7 @@
 """`python -m holdfast.demo` is the demo agent."""
 
+from __future__ import annotations
+
 import sys
 
 from holdfast.demo.server import main

@@ -7,8 +7,90 @@ import os
 import signal
 import time
 
-from holdfast.demo import memory, script
-from holdfast.demo.child import Child
+from holdfast.demo import script, sessions
+
+KEPT = 30_000  # bytes of output that are told; the middle of more is left out
+SHELL = "/bin/sh"
+
+
+class Child:
+    """A command that runs, or did: `exit` is None until it has ended, then its status (-9: by signal 9)."""
+
+    def __init__(self, command: str, cwd: str):
+        self.exit: int | None = None
+        self._first = bytearray()
+        self._last = bytearray()
+        self._left_out = 0
+        self.fd, out = os.pipe()
+        os.set_blocking(self.fd, False)
+        try:
+            os.chdir(cwd)  # posix_spawn knows no folder; nothing else here depends on ours
+            self.pid = os.posix_spawn(
+                SHELL,
+                [SHELL, "-c", command],
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, out, 1),
+                    (os.POSIX_SPAWN_DUP2, out, 2),
+                ],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE],
+            )
+        except OSError:
+            os.close(self.fd)
+            raise
+        finally:
+            os.close(out)
+
+    def look(self) -> None:
+        """Take what it has written, and notice its end, even if something it left behind holds the pipe."""
+        if self.exit is not None:
+            return
+        ended, status = os.waitpid(self.pid, os.WNOHANG)
+        self._drain()
+        if ended:
+            self.exit = os.waitstatus_to_exitcode(status)
+            if self.fd >= 0:
+                os.close(self.fd)
+                self.fd = -1
+
+    def signal(self, number: int) -> None:
+        """Signal it and all in its session's first group."""
+        if self.exit is None:
+            os.killpg(self.pid, number)
+
+    @property
+    def output(self) -> str:
+        """What it wrote, without the middle if that is much."""
+        between = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
+        return bytes(self._first + between + self._last).decode(errors="replace")
+
+    def _drain(self) -> None:
+        for _ in range(16):  # a command that writes without end must not keep us from listening
+            if self.fd < 0:
+                return
+            try:
+                got = os.read(self.fd, 1 << 16)
+            except BlockingIOError:
+                return
+            if not got:  # it closed its output, and may yet run
+                os.close(self.fd)
+                self.fd = -1
+                return
+            self._keep(got)
+
+    def _keep(self, got: bytes) -> None:
+        room = KEPT // 2 - len(self._first)
+        self._first += got[:room]
+        self._last += got[room:]
+        more = len(self._last) - KEPT // 2
+        if more > 0:
+            self._left_out += more
+            del self._last[:more]
+
+
+# --- One turn: a prompt's script, done step by step and told as it is done.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +137,7 @@ class _Call:
 class Turn:
     """The answer to one prompt of a session."""
 
-    def __init__(self, server: Server, session: memory.Session):
+    def __init__(self, server: Server, session: sessions.Session):
         self._server = server
         self._session = session
         self._usage: dict[str, Any] = {}
@@ -81,7 +163,7 @@ class Turn:
         """Do the steps; what the client is answered. Failed is raised where that is an error."""
         session = self._session
         session.turns += 1
-        session.add("prompt", turn=session.turns, id=session.next_id("msg"), text=prompt, at=memory.stamp())
+        session.add("prompt", turn=session.turns, id=session.next_id("msg"), text=prompt, at=sessions.stamp())
         stop = "end_turn"
         try:
             for step in steps:
@@ -91,10 +173,10 @@ class Turn:
         except Cancelled:
             stop = "cancelled"
         except Failed as problem:
-            session.add("end", turn=session.turns, stop=None, error=str(problem), at=memory.stamp())
+            session.add("end", turn=session.turns, stop=None, error=str(problem), at=sessions.stamp())
             raise
         answer: dict[str, Any] = {"usage": self._usage} if self._usage else {}
-        session.add("end", turn=session.turns, stop=stop, **answer, at=memory.stamp())
+        session.add("end", turn=session.turns, stop=stop, **answer, at=sessions.stamp())
         return {"stopReason": stop, **answer}
 
     def _wait(self, others: Iterable[int], seconds: float | None) -> None:

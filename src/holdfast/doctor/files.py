@@ -3,13 +3,61 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from contextlib import suppress
 
-from holdfast import errors, fsio
-from holdfast.doctor.mark import Mark, mark, same
-from holdfast.history.snapshot import copy_bytes
+import msgspec
+
+from holdfast import durable_io, errors
+from holdfast.transcripts.sqlite_snapshot import copy_bytes
+
+BLOCK = 1 << 20
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """One file's content, by its digest, and what else is put back with it."""
+
+    sha256: str
+    size: int
+    mode: int = 0o600
+    mtime_ns: int = 0
+
+    def same(self, other: Mark | None) -> bool:
+        """Whether the bytes are the same."""
+        return other is not None and (self.sha256, self.size) == (other.sha256, other.size)
+
+
+def mark(path: str) -> Mark | None:
+    """A file as it is now, read with flat memory; None if there is none; OSError if it is no plain file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    with open(fd, "rb", buffering=0) as file:
+        what = os.fstat(fd)
+        if not stat.S_ISREG(what.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        digest = hashlib.sha256()
+        size = 0
+        while block := file.read(BLOCK):
+            digest.update(block)
+            size += len(block)
+    return Mark(digest.hexdigest(), size, stat.S_IMODE(what.st_mode), what.st_mtime_ns)
+
+
+def mark_of(data: bytes, mode: int = 0o600) -> Mark:
+    """The mark that a file with these bytes would have."""
+    return Mark(hashlib.sha256(data).hexdigest(), len(data), mode)
+
+
+def same(one: Mark | None, other: Mark | None) -> bool:
+    """Whether both are the same bytes, or both are nothing."""
+    return other is None if one is None else one.same(other)
+
+
+# --- Putting whole files in place: under a temporary name first, and only over what is expected.
 
 
 def keep(path: str, to: str) -> Mark | None:
@@ -41,7 +89,7 @@ def put(kept: str, path: str, expected: Mark | None, wanted: Mark, temp: str) ->
 
     With nothing expected the file is made by create-or-fail, else it is replaced in one move.
     """
-    with fsio.reported(path):
+    with durable_io.reported(path):
         drop(temp)
         source = os.open(kept, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -59,15 +107,15 @@ def put(kept: str, path: str, expected: Mark | None, wanted: Mark, temp: str) ->
                 os.rename(temp, path)
         finally:
             drop(temp)
-        fsio.DISK.sync_dir(os.path.dirname(path))
+        durable_io.DISK.sync_dir(os.path.dirname(path))
 
 
 def remove(path: str, expected: Mark) -> None:
     """Take a file away, of which there is a copy; PlanChanged if it is not as expected."""
     expect(path, expected)
-    with fsio.reported(path):
+    with durable_io.reported(path):
         os.unlink(path)
-        fsio.DISK.sync_dir(os.path.dirname(path))
+        durable_io.DISK.sync_dir(os.path.dirname(path))
 
 
 def expect(path: str, expected: Mark | None) -> None:
@@ -104,7 +152,7 @@ def _own(temp: str, path: str) -> None:
 
 
 def _copy(source: int, to: str, told: str, mode: int = 0o600) -> None:
-    with fsio.reported(told):
+    with durable_io.reported(told):
         target = os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             if not copy_bytes(source, target):

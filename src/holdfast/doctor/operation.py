@@ -12,14 +12,61 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from holdfast import clock, errors, fsio
-from holdfast.doctor import case as cases
-from holdfast.doctor import files, restoring, rows, staging
-from holdfast.doctor.case import Case, Intent, Item, Receipt
-from holdfast.doctor.finding import Diagnosis, Finding, Progress
-from holdfast.doctor.mark import Mark, mark, same
-from holdfast.doctor.patient import Patient
+from holdfast import durable_io, errors, timestamps
+from holdfast.doctor import files, sqlite_rows
+from holdfast.doctor import receipts as cases
+from holdfast.doctor import undo as restoring
+from holdfast.doctor.files import Mark, mark, mark_of, same
+from holdfast.doctor.plan import Diagnosis, FileStep, Finding, Patient, Progress, Step
+from holdfast.doctor.receipts import Case, Intent, Item, Receipt
 from holdfast.home import Home
+from holdfast.process.open_files import ENDINGS
+
+
+def stage(case: Case, found: Diagnosis, progress: Progress | None) -> Intent:
+    """Backups of all that is touched, and what will be put in its place; on disk before the first step."""
+    items = []
+    for number, step in enumerate(found.steps):
+        if progress is not None:
+            progress(number, len(found.steps) + 1, f"a copy of {os.path.basename(step.path)}")
+        items.append(_stage_one(case, number, step))
+    intent = Intent(
+        id=case.id,
+        at=timestamps.now(),
+        target=found.target,
+        path=found.path,
+        fingerprint=found.fingerprint,
+        actions={f.id: f.action for f in found.findings if f.action},
+        items=items,
+    )
+    case.write_intent(intent)
+    return intent
+
+
+def _stage_one(case: Case, number: int, step: Step) -> Item:
+    endings = ("",) if isinstance(step, FileStep) else ENDINGS
+    before = {ending: files.keep(step.path + ending, case.old(number, ending)) for ending in endings}
+    if not isinstance(step, FileStep):
+        return Item(
+            kind="database",
+            path=step.path,
+            before=before,
+            findings=step.findings,
+            statements=list(step.statements),
+            checks=list(step.checks),
+        )
+    was = before[""]
+    if not same(was, step.before):
+        raise errors.PlanChanged(f"{step.path} has changed since; nothing was done")
+    after = None
+    if step.content is not None:
+        data = step.content()
+        after = mark_of(data, 0o600 if was is None else was.mode)
+        durable_io.create(case.new_bytes(number), [data])
+    return Item(kind="file", path=step.path, before=before, after={"": after}, findings=step.findings)
+
+
+# --- Applying a plan: what was meant is on disk first, then each step, then the receipt; and undoing it.
 
 
 def apply(home: Home, patient: Patient, plan: str, progress: Progress | None = None) -> Receipt:
@@ -38,7 +85,7 @@ def apply(home: Home, patient: Patient, plan: str, progress: Progress | None = N
             raise errors.Refused(f"there is nothing in {patient.path} that the doctor can mend")
         case = Case.new(home)
         try:
-            intent = staging.stage(case, found, progress)
+            intent = stage(case, found, progress)
         except BaseException:
             case.remove()
             raise
@@ -104,11 +151,11 @@ def receipt_of(home: Home, name: str) -> Receipt:
 @contextmanager
 def alone(home: Home, path: str) -> Iterator[None]:
     """Be the only doctor at that folder, whichever home another one has; nothing is made in it."""
-    fsio.make_folder(os.path.join(home.path, cases.FOLDER))
+    durable_io.make_folder(os.path.join(home.path, cases.FOLDER))
     taken = []
     try:
         lock = os.path.join(home.path, cases.FOLDER, "lock")
-        with fsio.reported(lock):
+        with durable_io.reported(lock):
             taken.append(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         taken.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -197,20 +244,20 @@ def _put_file(case: Case, number: int, item: Item) -> None:
         assert before is not None
         files.remove(item.path, before)
         return
-    fsio.make_folder(os.path.dirname(item.path))
+    durable_io.make_folder(os.path.dirname(item.path))
     files.put(case.new_bytes(number), item.path, before, after, files.temp_of(item.path, case.id))
     files.expect(item.path, after)
 
 
 def _change_rows(case: Case, number: int, item: Item, again: bool) -> None:
-    if again and rows.made(item.path, item.checks):
+    if again and sqlite_rows.made(item.path, item.checks):
         return
     if again:
         if not _as_before(case, number, item):
             raise errors.PlanChanged(f"{item.path} has changed since; nothing was done")
         restoring.give_back_database(case, number, item)
-    rows.change(item.path, item.statements, None if again else item.before)
-    if not rows.made(item.path, item.checks):
+    sqlite_rows.change(item.path, item.statements, None if again else item.before)
+    if not sqlite_rows.made(item.path, item.checks):
         restoring.give_back_database(case, number, item)
         raise errors.StoreUnreadable(f"{item.path} did not read back as written; it was put back", hint="")
 
@@ -219,20 +266,20 @@ def _is_done(item: Item) -> bool:
     if item.kind == "file":
         assert item.after is not None
         return same(mark(item.path), item.after[""])
-    return rows.made(item.path, item.checks)
+    return sqlite_rows.made(item.path, item.checks)
 
 
 def _as_before(case: Case, number: int, item: Item) -> bool:
     """Whether a database's rows are those of its copy: a transaction that was cut short left no trace."""
     with restoring.copy_of(case, number, item) as copy:
-        return rows.same_rows(item.path, copy)
+        return sqlite_rows.same_rows(item.path, copy)
 
 
 def _only_ours(case: Case, number: int, item: Item) -> bool:
     """Whether a database holds what it held before and our change, and nothing that others wrote."""
     with restoring.copy_of(case, number, item) as copy:
-        rows.change(copy, item.statements)
-        return rows.same_rows(item.path, copy)
+        sqlite_rows.change(copy, item.statements)
+        return sqlite_rows.same_rows(item.path, copy)
 
 
 def _end(case: Case, intent: Intent, done: Sequence[int], problems: list[str], again: bool) -> Receipt:
@@ -243,7 +290,7 @@ def _end(case: Case, intent: Intent, done: Sequence[int], problems: list[str], a
             if again and not _only_ours(case, number, item):
                 sealed = f"{item.path} was changed by others before the operation was finished"
             elif again:
-                rows.tidy(item.path)
+                sqlite_rows.tidy(item.path)
             after: dict[str, Mark | None] = {"": mark(item.path)}
             item = Item(
                 kind="database", path=item.path, before=item.before, after=after, findings=item.findings
@@ -252,7 +299,7 @@ def _end(case: Case, intent: Intent, done: Sequence[int], problems: list[str], a
     mended = {finding for number in done for finding in intent.items[number].findings}
     receipt = Receipt(
         id=case.id,
-        at=clock.now(),
+        at=timestamps.now(),
         target=intent.target,
         path=intent.path,
         fingerprint=intent.fingerprint,

@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from holdfast import errors, fsio
-from holdfast.git import program
-from holdfast.git.program import Changes
+from holdfast import durable_io, errors
+from holdfast.git import commands
+from holdfast.git.commands import Changes
 from holdfast.model.session import Worktree
 
 # In a worktree's own git folder: what git is in the middle of.
@@ -42,13 +42,13 @@ async def make(repo_cwd: str, session_id: str, worktrees: str, at: str) -> Workt
         )
     if os.path.lexists(path):
         raise errors.BadInput(f"{path} exists already", hint="move it away")
-    fsio.make_folder(worktrees)
+    durable_io.make_folder(worktrees)
     worktree = Worktree(path, branch, root, at)
     try:
         await _add(worktree, repo_cwd, "-b", branch, path, start)
     except errors.BadInput:
-        with suppress(program.GitFailed):  # git makes the branch first and leaves it
-            await program.do(root, "update-ref", "-d", f"refs/heads/{branch}", start)
+        with suppress(commands.GitFailed):  # git makes the branch first and leaves it
+            await commands.do(root, "update-ref", "-d", f"refs/heads/{branch}", start)
         raise
     return worktree
 
@@ -72,20 +72,20 @@ async def back(worktree: Worktree) -> None:
             f"the worktree {worktree.path} is gone, and so is its branch {worktree.branch}",
             hint="start a fresh session",
         )
-    fsio.make_folder(os.path.dirname(worktree.path))
+    durable_io.make_folder(os.path.dirname(worktree.path))
     await _add(worktree, worktree.repo_root, worktree.path, worktree.branch)
 
 
 async def state(path: str) -> Changes:
     """What is uncommitted in the work tree that a folder is in; a question that fails is its `problem`."""
-    return await program.changes(path)
+    return await commands.changes(path)
 
 
 async def folder_in(worktree: Worktree, repo_cwd: str) -> str:
     """The folder of the worktree that is what `repo_cwd` is in its own tree; its top if it has none."""
     try:
-        within = await program.line(repo_cwd, "rev-parse", "--show-prefix")
-    except (program.GitFailed, program.GitMissing):
+        within = await commands.line(repo_cwd, "rev-parse", "--show-prefix")
+    except (commands.GitFailed, commands.GitMissing):
         return worktree.path
     folder = os.path.join(worktree.path, within).rstrip("/")
     return folder if os.path.isdir(folder) else worktree.path
@@ -101,14 +101,14 @@ async def may_remove(worktree: Worktree) -> list[str]:
     try:
         if not await _is_own(worktree):
             return [f"{path} is not a worktree of {worktree.repo_root} any more"]
-        changes = await program.changes(path)
+        changes = await commands.changes(path)
         return [
             *_uncommitted(changes),
             *await _hidden(path),
             *await _unpushed(worktree, changes.branch),
-            *_in_progress(await program.line(path, "rev-parse", "--absolute-git-dir")),
+            *_in_progress(await commands.line(path, "rev-parse", "--absolute-git-dir")),
         ]
-    except (program.GitFailed, program.GitMissing, OSError) as problem:
+    except (commands.GitFailed, commands.GitMissing, OSError) as problem:
         return [f"git could not be asked about {path}: {problem}"]
 
 
@@ -126,7 +126,7 @@ async def remove(worktree: Worktree) -> None:
         others = ("--not", f"--exclude={worktree.branch}", "--branches")
         own = "1" if tip is None else await _count(worktree.repo_root, tip, *others)
         # git looks once more itself, and would not see untracked files that the config hides.
-        await program.do(
+        await commands.do(
             worktree.repo_root,
             "-c",
             "status.showUntrackedFiles=all",
@@ -135,8 +135,8 @@ async def remove(worktree: Worktree) -> None:
             worktree.path,
         )
         if tip is not None and own == "0":  # only if it still is that commit
-            await program.do(worktree.repo_root, "update-ref", "-d", f"refs/heads/{worktree.branch}", tip)
-    except (program.GitFailed, program.GitMissing) as problem:
+            await commands.do(worktree.repo_root, "update-ref", "-d", f"refs/heads/{worktree.branch}", tip)
+    except (commands.GitFailed, commands.GitMissing) as problem:
         raise errors.Refused(f"the worktree {worktree.path} could not be removed: {problem}") from None
 
 
@@ -166,12 +166,12 @@ async def _repository(cwd: str) -> str:
     if not os.path.isdir(cwd):
         raise errors.BadInput(f"there is no folder {cwd}")
     try:
-        shared = await program.line(cwd, "rev-parse", "--git-common-dir")
-    except program.GitMissing:
+        shared = await commands.line(cwd, "rev-parse", "--git-common-dir")
+    except commands.GitMissing:
         raise errors.BadInput(
             "git is not installed, and a worktree needs it", hint="install git, or run without --worktree"
         ) from None
-    except program.GitFailed as problem:
+    except commands.GitFailed as problem:
         if "not a git repository" in str(problem):
             raise errors.BadInput(
                 f"{cwd} is in no git repository, so no worktree can be made of it",
@@ -184,8 +184,8 @@ async def _repository(cwd: str) -> str:
 async def _commit(cwd: str, name: str) -> str | None:
     """The commit that a ref names; None if there is no such ref."""
     try:
-        return await program.line(cwd, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    except program.GitFailed as problem:
+        return await commands.line(cwd, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    except commands.GitFailed as problem:
         if problem.status == 1:
             return None
         raise
@@ -195,17 +195,17 @@ async def _known_commit(cwd: str, name: str) -> str | None:
     """The same; a question that fails is an error that a user can read."""
     try:
         return await _commit(cwd, name)
-    except program.GitFailed as problem:
+    except commands.GitFailed as problem:
         raise errors.BadInput(f"git could not be asked for {name} in {cwd}: {problem}") from None
 
 
 async def _add(worktree: Worktree, cwd: str, *args: str) -> None:
     try:
-        await program.do(cwd, "worktree", "add", "--quiet", *args)
-    except program.GitFailed as problem:
+        await commands.do(cwd, "worktree", "add", "--quiet", *args)
+    except commands.GitFailed as problem:
         # A hook that fails after the checkout fails the command, not the worktree.
         if await _is_own(worktree):
-            found = await program.changes(worktree.path)
+            found = await commands.changes(worktree.path)
             if found.problem is None and found.head is not None and not found.changed:
                 return
         raise errors.BadInput(f"git could not make the worktree {worktree.path}: {problem}") from None
@@ -214,10 +214,10 @@ async def _add(worktree: Worktree, cwd: str, *args: str) -> None:
 async def _is_own(worktree: Worktree) -> bool:
     """Whether the folder is the top of a worktree of that repository, not just a folder in another."""
     try:
-        top = await program.line(worktree.path, "rev-parse", "--show-toplevel")
-        shared = await program.line(worktree.path, "rev-parse", "--git-common-dir")
-        root = await program.line(worktree.repo_root, "rev-parse", "--git-common-dir")
-    except (program.GitFailed, program.GitMissing):
+        top = await commands.line(worktree.path, "rev-parse", "--show-toplevel")
+        shared = await commands.line(worktree.path, "rev-parse", "--git-common-dir")
+        root = await commands.line(worktree.repo_root, "rev-parse", "--git-common-dir")
+    except (commands.GitFailed, commands.GitMissing):
         return False
     return os.path.realpath(top) == os.path.realpath(worktree.path) and os.path.realpath(
         os.path.join(worktree.path, shared)
@@ -242,12 +242,12 @@ async def _left_of(worktree: Worktree) -> str | None:
 
 async def _revive(worktree: Worktree, own: str) -> None:
     """Check the files out again of what git has kept; adding it anew would drop what was staged."""
-    fsio.make_folder(os.path.dirname(worktree.path))
+    durable_io.make_folder(os.path.dirname(worktree.path))
     os.mkdir(worktree.path)
-    fsio.create(os.path.join(worktree.path, ".git"), [f"gitdir: {own}\n".encode()])
+    durable_io.create(os.path.join(worktree.path, ".git"), [f"gitdir: {own}\n".encode()])
     try:
-        await program.do(worktree.path, "checkout-index", "--all", "--quiet")
-    except program.GitFailed as problem:
+        await commands.do(worktree.path, "checkout-index", "--all", "--quiet")
+    except commands.GitFailed as problem:
         raise errors.BadInput(f"git could not put {worktree.path} back: {problem}") from None
 
 
@@ -266,12 +266,12 @@ def _uncommitted(changes: Changes) -> list[str]:
 
 async def _hidden(path: str) -> list[str]:
     """Files that git was told not to look at: it would remove them without a word."""
-    told = await program.ask(path, "ls-files", "-v", "-z", limit=64 * 1024 * 1024)
+    told = await commands.ask(path, "ls-files", "-v", "-z", limit=64 * 1024 * 1024)
     found = []
     for record in told.output.split(b"\0")[:-1]:
         flag, file = record[:1], record[2:]
         if (flag == b"S" or flag.islower()) and os.path.lexists(os.path.join(os.fsencode(path), file)):
-            found.append(program.text(file))
+            found.append(commands.text(file))
     reasons = [f"files that git was told not to look at: {_some(found, False)}"] if found else []
     return [*reasons, "more files than can be looked at"] if told.cut else reasons
 
@@ -289,7 +289,7 @@ async def _unpushed(worktree: Worktree, branch: str | None) -> list[str]:
 
 
 async def _count(cwd: str, *args: str) -> str:
-    return await program.line(cwd, "rev-list", "--count", *args)
+    return await commands.line(cwd, "rev-list", "--count", *args)
 
 
 def _in_progress(folder: str) -> list[str]:
@@ -316,3 +316,31 @@ def _plain_name(root: str) -> str:
     name = os.path.basename(root).removesuffix(".git")
     plain = "".join([c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name])
     return plain.strip(".-")[:40] or "repo"
+
+
+# --- A folder as git sees it, where there is git.
+
+
+def in_git(cwd: str) -> bool:
+    """Whether a folder is inside a git work tree, without asking git."""
+    while not os.path.exists(os.path.join(cwd, ".git")):
+        above = os.path.dirname(cwd)
+        if above == cwd:
+            return False
+        cwd = above
+    return True
+
+
+async def changes(cwd: str) -> Changes | None:
+    """The uncommitted changes of a folder; None where there is no git."""
+    return await state(cwd) if in_git(cwd) else None
+
+
+async def branch(cwd: str) -> str | None:
+    """The branch that a folder is on; None where there is no git, or none that answers."""
+    if not in_git(cwd):
+        return None
+    try:
+        return await commands.line(cwd, "rev-parse", "--abbrev-ref", "HEAD")
+    except (commands.GitFailed, commands.GitMissing):
+        return None

@@ -17,48 +17,47 @@ from litestar.response.base import Response
 from litestar.types import ASGIApp
 
 from holdfast import __version__, errors
-from holdfast.hub import (
-    adoptions,
+from holdfast.hub.api import (
     agents,
-    dispatches,
     doctor,
-    events,
-    health,
-    hooks,
-    lives,
-    metrics,
-    overview,
-    pages,
-    problem,
+    imports,
+    page,
+    responses,
     sessions,
     streams,
+    system,
     tasks,
+    uptime,
     verdicts,
+    webhooks,
 )
-from holdfast.hub.access import Access
-from holdfast.hub.adopting import Adopting
-from holdfast.hub.gate import Gate
-from holdfast.hub.hub import Hub
+from holdfast.hub.api import sessions as events
+from holdfast.hub.api import system as metrics
+from holdfast.hub.api import system as overview
+from holdfast.hub.api import tasks as dispatches
+from holdfast.hub.auth import Access, Gate
+from holdfast.hub.imports import Adopting
+from holdfast.hub.state import Hub
 
 BODY = 1024 * 1024  # bytes of a request
 NAME = 200  # letters of who asks
 
 ROUTES = [
     *sessions.ROUTES,
-    *events.ROUTES,
+    *events.EVENTS_ROUTES,
     *streams.ROUTES,
     *verdicts.ROUTES,
-    *dispatches.ROUTES,
+    *dispatches.DISPATCHES_ROUTES,
     *tasks.ROUTES,
     *agents.ROUTES,
-    *overview.ROUTES,
-    *lives.ROUTES,
-    *adoptions.ROUTES,
+    *overview.OVERVIEW_ROUTES,
+    *uptime.ROUTES,
+    *imports.ROUTES,
     *doctor.ROUTES,
-    *health.ROUTES,
-    *metrics.ROUTES,
-    *hooks.ROUTES,
-    *pages.ROUTES,
+    *system.ROUTES,
+    *metrics.METRICS_ROUTES,
+    *webhooks.ROUTES,
+    *page.ROUTES,
 ]
 CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 
@@ -120,7 +119,7 @@ def _by(hub: NamedDependency[Hub], said: Said = None) -> str:
 
 
 def _refused(_: Asked, wrong: errors.HoldfastError) -> Response[Any]:
-    return _told(problem.document(wrong))
+    return _told(responses.document(wrong))
 
 
 def _not_taken(request: Asked, wrong: HTTPException) -> Response[Any]:
@@ -132,13 +131,13 @@ def _not_taken(request: Asked, wrong: HTTPException) -> Response[Any]:
     if isinstance(wrong, ValidationException):  # its own text has the whole address in it, with a token
         told = [f"{one.get('key', 'the body')}: {one['message']}" for one in reasons]
         detail = "; ".join(told) or "that is not what is asked for here"
-    return _told(problem.made(code, detail, facts={"reasons": reasons} if reasons else {}))
+    return _told(responses.made(code, detail, facts={"reasons": reasons} if reasons else {}))
 
 
 def _unforeseen(request: Asked, wrong: Exception) -> Response[Any]:
     log.error("%s %s", request.method, request.url.path, exc_info=wrong)
-    return _told(problem.made("error", f"unexpected: {type(wrong).__name__}", "the hub's log tells more"))
+    return _told(responses.made("error", f"unexpected: {type(wrong).__name__}", "the hub's log tells more"))
 
 
 def _told(found: dict[str, Any]) -> Response[Any]:
-    return Response(problem.encoded(found), media_type=problem.MEDIA_TYPE, status_code=found["status"])
+    return Response(responses.encoded(found), media_type=responses.MEDIA_TYPE, status_code=found["status"])

@@ -8,12 +8,12 @@ from typing import NamedTuple, Union, cast
 import msgspec
 
 from holdfast import errors, ids
-from holdfast.model import change as c
+from holdfast.model import changes as c
 from holdfast.model import event as ev
-from holdfast.model.fold import View, apply, merge_patch
+from holdfast.model.json_codec import check_plain, decode_as, encode, flat_text, text
+from holdfast.model.projection import View, apply, merge_patch
 from holdfast.model.session import Session, Worktree
 from holdfast.model.task import ACTIVE, MAY_BECOME, Task
-from holdfast.model.text import check_plain, decode_as, encode, flat_text, text
 from holdfast.model.token import TokenRules, current
 
 MAX_METADATA = 1024 * 1024  # bytes of a session's metadata as JSON

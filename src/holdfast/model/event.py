@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast import clock
+from holdfast import timestamps
 from holdfast.errors import BadInput
 
 # What a body has at least (design, section 3). `session`, `token` and `task` records are changes,
@@ -69,5 +69,22 @@ def check(event: NewEvent) -> None:
         raise BadInput(f"the body of a {kind} event needs {missing}")
     if kind == "tool_summary" and body["outcome"] not in OUTCOMES:
         raise BadInput("the outcome of a tool_summary is ok, error or interrupted")
-    if event.at is not None and not clock.is_stamp(event.at):
+    if event.at is not None and not timestamps.is_stamp(event.at):
         raise BadInput(f"«{event.at}» is not a time like 2026-01-31T12:00:00.000000Z")
+
+
+# --- Records: the log as it is stored and mirrored, bodies still as JSON text.
+
+
+class Record(NamedTuple):
+    """One record of a log, the same in the database, in a mirror and in `fold`."""
+
+    seq: int
+    kind: str
+    at: str
+    task: str | None
+    replayed: bool
+    origin: str | None  # the Origin as JSON text
+    spool: int | None  # on the last record of a commit: the task's spool offset after it
+    last: bool  # the last record of its commit
+    body: str  # JSON text

@@ -40,15 +40,15 @@ def boot_id() -> str:
     if HAS_PROC:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
-    from holdfast.process import elsewhere
+    from holdfast.process import psutil_backend
 
-    return elsewhere.boot_id()
+    return psutil_backend.boot_id()
 
 
 def started(pid: int) -> float | None:
     """When that process was started, as the platform counts; None if there is none, or only its zombie."""
     if not HAS_PROC:
-        from holdfast.process import elsewhere
+        from holdfast.process import psutil_backend as elsewhere
 
         return elsewhere.started(pid)
     found = stat_of(pid)

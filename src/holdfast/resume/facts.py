@@ -8,18 +8,17 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.agents.agent import Agent
-from holdfast.history.reader import Inspection
+from holdfast.agents.base import Agent
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.session import Session
 from holdfast.model.task import ACTIVE, Status, Task
 from holdfast.model.token import Token, current
-from holdfast.resume import native, record, surroundings, survivors
-from holdfast.resume.gap import Gap
-from holdfast.resume.record import Record
-from holdfast.resume.surroundings import Folder
-from holdfast.resume.survivors import Process
+from holdfast.resume import environment, log_evidence, store_evidence
+from holdfast.resume import environment as survivors
+from holdfast.resume.environment import Folder, Process
+from holdfast.resume.log_evidence import Gap, Record
+from holdfast.transcripts.reader import Inspection
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -105,7 +104,7 @@ async def gather(
     token, revoked = _token(await source.tokens(session), agent.name)
     tasks = [task for task in await source.tasks(session=session) if task.id != but]
     log = await _log(source, session)
-    said = record.read(log, tasks, token)
+    said = log_evidence.read(log, tasks, token)
     idle = (*ACTIVE, *(() if but is not None else ("queued",)))  # those behind the one that asks do not count
     facts = Facts(
         session=session,
@@ -129,17 +128,17 @@ async def gather(
     replace = msgspec.structs.replace
     facts = replace(
         facts,
-        folder=await surroundings.look(header, said.last),
+        folder=await environment.look(header, said.last),
         tools=await asyncio.to_thread(survivors.of_tasks, dead),
     )
     if token is None or agent.history is None:
         return facts
     cut = said.last.id if said.last is not None and said.last.status in survivors.DEAD else None
     seen = await asyncio.to_thread(
-        native.look, agent, agent.history(), place.env, place.home, token.native_id, said.shown, cut
+        store_evidence.look, agent, agent.history(), place.env, place.home, token.native_id, said.shown, cut
     )
     # What a run that ended well has left running is meant to be; a dead run's tools are nobody's.
-    dead_run = cut is not None or not native.is_whole(seen.store)
+    dead_run = cut is not None or not store_evidence.is_whole(seen.store)
     return replace(
         facts,
         store=seen.store,

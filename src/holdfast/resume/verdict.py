@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.resume.evidence import PROBLEM, Evidence
+from holdfast.resume.environment import Process
 from holdfast.resume.facts import Facts
-from holdfast.resume.rows import ROWS, SOUND, Action, Row, row_of
-from holdfast.resume.survivors import Process
+from holdfast.resume.rules import PROBLEM, ROWS, SOUND, Action, Evidence, Row, row_of
 
 TOO_SOON = "too_soon"
 

@@ -12,11 +12,11 @@ import time
 from collections import Counter
 from hashlib import blake2b
 
-from holdfast import fsio
+from holdfast import durable_io
 from holdfast.process import identity
-from holdfast.process.ending import ask
 from holdfast.process.identity import Ident
-from holdfast.spool.folder import Spool
+from holdfast.process.kill import ask
+from holdfast.spool.task_dir import Spool
 
 _RECORDING_S = 1.0  # more than a shell needs from making a file to writing its line
 
@@ -58,7 +58,7 @@ class Outbox:
 
     def _write(self, data: bytes) -> None:
         """All of it, in one call as a rule; what an error cuts off is remembered as torn."""
-        with fsio.reported(self._path):
+        with durable_io.reported(self._path):
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:
                 view = memoryview(data)

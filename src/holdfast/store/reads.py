@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from holdfast import ids
 from holdfast.errors import Ambiguous, BadInput, NotFound, StoreUnreadable
-from holdfast.model.asking import unanswered
+from holdfast.model.permissions import unanswered
 
 if TYPE_CHECKING:
     from holdfast.store.sql import Row, Sql

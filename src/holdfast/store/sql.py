@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from holdfast.model.commit import Draft
-    from holdfast.store.tables import Loaded
+    from holdfast.store.rows import Loaded
 
 Row = tuple[Any, ...]
 

@@ -1,16 +1,16 @@
 // The page put together: what is where, which view is open, and the one stream behind it all.
-import { asked } from "./asked.js";
+import { asked } from "./permissions.js";
 import { startTask } from "./dispatch.js";
 import { Doctor } from "./doctor.js";
 import { h, icon, iconButton, put } from "./dom.js";
-import { healedBanner } from "./healed.js";
-import { Judged } from "./judged.js";
-import { bind, showKeys } from "./keys.js";
+import { healedBanner } from "./recovery-banner.js";
+import { Judged } from "./verdict-list.js";
+import { bind, showKeys } from "./shortcuts.js";
 import { Overview } from "./overview.js";
 import { palette } from "./palette.js";
 import { close as closePopover } from "./popover.js";
 import { go, here } from "./route.js";
-import { announce, quietly } from "./say.js";
+import { announce, quietly } from "./notify.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { Stream } from "./stream.js";

@@ -1,6 +1,6 @@
 // What each item of a timeline looks like.
 import { h } from "./dom.js";
-import { folded } from "./fold.js";
+import { folded } from "./collapsible.js";
 import { markdown } from "./markdown.js";
 import { outcomeOf, toolCard } from "./tool.js";
 import { clock, full, many } from "./time.js";

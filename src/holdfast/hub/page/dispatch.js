@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { dialog } from "./dialog.js";
 import { h, put } from "./dom.js";
 import { go } from "./route.js";
-import { announce, trouble } from "./say.js";
+import { announce, trouble } from "./notify.js";
 
 const LAST = "holdfast-last-task";
 

@@ -1,8 +1,8 @@
 // The doctor: what is not as it should be, what would be done about it, and doing it.
 import * as api from "./api.js";
 import { h, put } from "./dom.js";
-import { doneList } from "./healed.js";
-import { announce } from "./say.js";
+import { doneList } from "./recovery-banner.js";
+import { announce } from "./notify.js";
 import { many } from "./time.js";
 
 const TARGETS = [

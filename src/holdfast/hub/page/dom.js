@@ -1,5 +1,5 @@
 // Elements, built one by one: data only ever becomes text, never markup.
-import { plain } from "./plain.js";
+import { plain } from "./escape.js";
 
 /** An element; `on…` props are listeners, `style` an object, false and null props are left out. */
 export function h(tag, props = null, ...children) {

@@ -1,11 +1,11 @@
 // What happened lately, at a glance; every figure leads to its list.
 import * as api from "./api.js";
-import { asked } from "./asked.js";
+import { asked } from "./permissions.js";
 import { bars, columns, OUTCOMES, ring } from "./charts.js";
 import { h, icon, put } from "./dom.js";
-import { doneList } from "./healed.js";
-import { quietly, toast, trouble } from "./say.js";
-import { covered, judgeLive } from "./judged.js";
+import { doneList } from "./recovery-banner.js";
+import { quietly, toast, trouble } from "./notify.js";
+import { covered, judgeLive } from "./verdict-list.js";
 import { ago, clock, count, full, many } from "./time.js";
 
 const DAYS = 14;

@@ -1,13 +1,13 @@
 // One session: its header, its strip, its timeline, and the form to go on.
 import * as api from "./api.js";
-import { asked } from "./asked.js";
+import { asked } from "./permissions.js";
 import { h, icon, iconButton, put } from "./dom.js";
-import { GoOn } from "./goon.js";
-import { ENDED, waiting } from "./items.js";
-import { Log } from "./log.js";
+import { GoOn } from "./resume-form.js";
+import { ENDED, waiting } from "./timeline-items.js";
+import { Log } from "./session-log.js";
 import { menu } from "./popover.js";
-import { announce, quietly, toast, trouble } from "./say.js";
-import { Strip } from "./strip.js";
+import { announce, quietly, toast, trouble } from "./notify.js";
+import { Strip } from "./timeline-strip.js";
 import { Timeline } from "./timeline.js";
 import { chip, show, verdictOf } from "./verdict.js";
 import { ago, count, full, many } from "./time.js";

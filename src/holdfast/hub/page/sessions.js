@@ -1,10 +1,10 @@
 // The sessions at the left: found, filtered, kept up to date.
 import * as api from "./api.js";
-import { asked } from "./asked.js";
+import { asked } from "./permissions.js";
 import { h, put } from "./dom.js";
 import { chip, show, verdictOf } from "./verdict.js";
 import { ago, count, full, many } from "./time.js";
-import { quietly } from "./say.js";
+import { quietly } from "./notify.js";
 
 const PAGE = 50;
 const STATES = [

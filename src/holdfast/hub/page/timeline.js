@@ -2,10 +2,10 @@
 import * as api from "./api.js";
 import { card, guess } from "./cards.js";
 import { h, icon, put } from "./dom.js";
-import { itemsOf, wordsOf } from "./items.js";
-import { announce, trouble } from "./say.js";
+import { itemsOf, wordsOf } from "./timeline-items.js";
+import { announce, trouble } from "./notify.js";
 import { ends } from "./stream.js";
-import { Window } from "./window.js";
+import { Window } from "./virtual-list.js";
 import { count, many } from "./time.js";
 import { gist } from "./tool.js";
 

@@ -1,8 +1,8 @@
 // A tool call in the timeline: one line, and its input and output when opened.
 import { h, icon } from "./dom.js";
 import { diffLines, editsOf, isDiff } from "./diff.js";
-import { folded } from "./fold.js";
-import { text } from "./items.js";
+import { folded } from "./collapsible.js";
+import { text } from "./timeline-items.js";
 import { clock, full, lasting, ms } from "./time.js";
 
 const GIST = ["command", "cmd", "file_path", "path", "filePath", "pattern", "query", "url", "description", "prompt", "title"];

@@ -1,7 +1,7 @@
 // The verdict: a chip of one word, and its reasons when it is opened.
 import * as api from "./api.js";
 import { h, put } from "./dom.js";
-import { plain } from "./plain.js";
+import { plain } from "./escape.js";
 import { popover } from "./popover.js";
 
 export const WORDS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Literal, NamedTuple
 
-from holdfast.model.record import Record
-from holdfast.store.mirror import line
+from holdfast.model.event import Record
+from holdfast.store.mirror import format
 from holdfast.store.sql import Sql
 
 PAGE = 500
@@ -49,7 +49,7 @@ async def compare(sql: Sql, n: int, session: str, path: str, start: Position = S
         offset = start.offset
         async for page in pages(sql, n, start.seq):
             for record in page:
-                expected, crc = line.write(session, record, crc)
+                expected, crc = format.write(session, record, crc)
                 found = file.read(len(expected))
                 if found != expected:
                     whole = not found and offset == level.offset

@@ -10,11 +10,13 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from holdfast import clock, errors, fsio
-from holdfast.fsio import DISK, Disk
+from holdfast import durable_io, errors, timestamps
+from holdfast.durable_io import DISK, Disk
 from holdfast.home import Home
+from holdfast.model.json_codec import encode
+from holdfast.model.session import Deletion
 
 
 class MirrorFiles:
@@ -30,7 +32,7 @@ class MirrorFiles:
         """Be the only process that touches the mirrors."""
         if self._lock_fd is None:
             path = os.path.join(self.home.sessions, ".lock")
-            with fsio.reported(path):
+            with durable_io.reported(path):
                 self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
         try:
@@ -95,24 +97,43 @@ class MirrorFiles:
         if os.path.lexists(new):
             self.quarantine(new, "replaced in the trash")
         self.sync(session)  # nobody looks at it again before it is needed
-        fsio.move(old, new, self.disk)
+        durable_io.move(old, new, self.disk)
 
     def exhume(self, session: str) -> None:
         """A deleted session's mirror back to its place, before its restore is recorded."""
         old, new = self.home.trashed(session), self.home.mirror(session)
         if os.path.lexists(old) and not os.path.lexists(new):
-            fsio.move(old, new, self.disk)
+            durable_io.move(old, new, self.disk)
 
     def quarantine(self, path: str, why: str) -> str:
         """Move a file out of the way, with a note of when and why; where it is now."""
-        name = f"{clock.now().replace(':', '')}-{os.path.basename(path)}"
+        name = f"{timestamps.now().replace(':', '')}-{os.path.basename(path)}"
         kept = os.path.join(self.home.quarantine, name)
-        note = json.dumps({"from": path, "why": why, "at": clock.now()}, indent=1)
-        fsio.create(kept + ".note.json", [note.encode()], self.disk)
-        fsio.move(path, kept, self.disk)
+        note = json.dumps({"from": path, "why": why, "at": timestamps.now()}, indent=1)
+        durable_io.create(kept + ".note.json", [note.encode()], self.disk)
+        durable_io.move(path, kept, self.disk)
         return kept
 
 
 def seal(seq: int, what: os.stat_result) -> str:
     """How a mirror that is level up to `seq` is known again without reading it."""
     return f"{seq}/{what.st_size}/{what.st_mtime_ns}"
+
+
+# --- Tombstones: the files that say on disk that a session was deleted.
+
+
+def write_tombstone(files: MirrorFiles, session: str, deletion: Deletion) -> bool:
+    """Say on disk that a session is deleted."""
+    path = files.home.tombstone(session)
+    if os.path.lexists(path):  # left by a restore that was cut short
+        files.quarantine(path, "a newer deletion")
+    durable_io.create(path, [encode({"session": session, "deletion": deletion}) + b"\n"], files.disk)
+    return True
+
+
+def remove_tombstone(files: MirrorFiles, session: str) -> None:
+    """Take back a tombstone: its deletion was refused or undone."""
+    with suppress(FileNotFoundError):
+        files.disk.unlink(files.home.tombstone(session))
+    files.disk.sync_dir(files.home.trash)

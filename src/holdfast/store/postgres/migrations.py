@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from holdfast import errors
-from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.connection import Connection, one
+from holdfast.store.postgres.connection import Address, Connection, one
 
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 

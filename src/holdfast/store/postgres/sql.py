@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from hashlib import md5
 from typing import TYPE_CHECKING, Any
 
-from holdfast.store.statements import load, shared
+from holdfast.store.queries import load, shared
 
 if TYPE_CHECKING:
     from psycopg import AsyncCursor
 
     from holdfast.model.commit import Draft
     from holdfast.store.postgres.connection import Connection
+    from holdfast.store.rows import Loaded
     from holdfast.store.sql import Row
-    from holdfast.store.tables import Loaded
 
 STATEMENTS = shared("%s") | load(os.path.join(os.path.dirname(__file__), "queries.sql"), "%s")
 

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast import errors
-from holdfast.store.engine import Operation, Outcome
-from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.connection import Connection, Patience, connect, lost, meaning
+from holdfast.store.backend import Operation, Outcome
+from holdfast.store.postgres.connection import Address, Connection, Patience, connect, lost, meaning
 from holdfast.store.postgres.sql import PostgresSql
 
 GATHER = 256  # operations in one transaction, at the most

@@ -81,7 +81,7 @@ def open_reader(path: str) -> apsw.Connection:
 
 def _make_private(path: str) -> None:
     """The file for us alone from its first moment; SQLite gives -wal and -shm the same mode."""
-    from holdfast.fsio import reported
+    from holdfast.durable_io import reported
 
     with reported(path), suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from holdfast import clock, errors, fsio
+from holdfast import durable_io, errors, timestamps
 from holdfast.store.sqlite.connection import APPLICATION
 
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
@@ -38,7 +38,7 @@ def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str) -> None:
     if version == newest():
         return
     if version:
-        _back_up(db, os.path.join(backups, f"state-v{version}-{clock.now().replace(':', '')}.db"))
+        _back_up(db, os.path.join(backups, f"state-v{version}-{timestamps.now().replace(':', '')}.db"))
     db.execute("begin immediate")
     try:
         version = check(db, path)  # another process may have done it meanwhile
@@ -61,17 +61,17 @@ def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str) -> None:
 
 def _back_up(db: apsw.Connection, copy: str) -> None:
     """A whole copy, for us alone and on disk; or none."""
-    fsio.make_folder(os.path.dirname(copy))
-    fsio.create(copy, [])  # SQLite would make it readable for all; an empty file it takes as it is
+    durable_io.make_folder(os.path.dirname(copy))
+    durable_io.create(copy, [])  # SQLite would make it readable for all; an empty file it takes as it is
     try:
         db.execute("vacuum into ?", (copy,))
-        fd = fsio.DISK.open(copy, os.O_RDONLY)
+        fd = durable_io.DISK.open(copy, os.O_RDONLY)
         try:
-            fsio.DISK.sync(fd)
+            durable_io.DISK.sync(fd)
         finally:
-            fsio.DISK.close(fd)
+            durable_io.DISK.close(fd)
     except BaseException:
-        fsio.DISK.unlink(copy)
+        durable_io.DISK.unlink(copy)
         raise
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from holdfast.store.statements import shared
+from holdfast.store.queries import shared
 
 if TYPE_CHECKING:
     from holdfast.model.commit import Draft
+    from holdfast.store.rows import Loaded
     from holdfast.store.sql import Row
-    from holdfast.store.sqlite.memory import Memory
-    from holdfast.store.tables import Loaded
+    from holdfast.store.sqlite.write_cache import Memory
 
 STATEMENTS = shared("?")
 

@@ -14,17 +14,17 @@ import apsw
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
-from holdfast.store import steps
-from holdfast.store.base import BaseStore
-from holdfast.store.engine import Listener, Operation
+from holdfast.store import sync_await
+from holdfast.store.backend import Listener, Operation
 from holdfast.store.mirror.files import MirrorFiles
-from holdfast.store.mirror.keeper import Keeper
+from holdfast.store.mirror.writer import Keeper
 from holdfast.store.sql import Sql
 from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
-from holdfast.store.sqlite.mirror import MirrorThread
+from holdfast.store.sqlite.mirror_thread import MirrorThread
 from holdfast.store.sqlite.sql import SqliteSql
 from holdfast.store.sqlite.writer import Writer
+from holdfast.store.store import BaseStore
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class SqliteStore(BaseStore):
         with translated(self._path):
             db.execute("begin")
             try:
-                return steps.run(question(SqliteSql(db)))  # type: ignore[arg-type]
+                return sync_await.run(question(SqliteSql(db)))  # type: ignore[arg-type]
             finally:
                 db.execute("commit")
 

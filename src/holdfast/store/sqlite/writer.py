@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import apsw
 
 from holdfast import errors
-from holdfast.store import steps
-from holdfast.store.engine import Operation, Outcome
+from holdfast.store import sync_await
+from holdfast.store.backend import Operation, Outcome
 from holdfast.store.sqlite.connection import meaning
-from holdfast.store.sqlite.memory import Memory
 from holdfast.store.sqlite.sql import SqliteSql
+from holdfast.store.sqlite.write_cache import Memory
 
 GATHER = 256  # operations in one transaction, at the most
 
@@ -121,7 +121,7 @@ class Writer:
             self._memory.begin(db)
             for job in jobs:
                 try:
-                    results.append(steps.run(job.operation(sql)))  # type: ignore[arg-type]
+                    results.append(sync_await.run(job.operation(sql)))  # type: ignore[arg-type]
                 except errors.HoldfastError as refusal:
                     results.append(refusal)
             sql.settle()

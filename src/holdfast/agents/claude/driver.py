@@ -1,0 +1,233 @@
+"""The driver of Claude Code: stream-json both ways, permissions and interrupts by its control protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.agents.claude import control, stream
+from holdfast.agents.claude.control import Asks
+from holdfast.agents.claude.stream import Draft
+from holdfast.agents.claude.tool_calls import Calls
+from holdfast.agents.driver import Decision, Entry, Final, Job, Out, named_conversation
+from holdfast.model.event import NewEvent, Origin
+from holdfast.transcripts import jsonl as lines
+
+PROTOCOL = "stream-json"
+
+
+class ClaudeDriver:
+    """One `claude -p --input-format stream-json --output-format stream-json` process."""
+
+    def __init__(self, job: Job):
+        """For that job; nothing is said yet."""
+        self.job = job
+        self.final: Final | None = None
+        self.accepted = False
+        self.native_id: str | None = None
+        self._asks = Asks(job.permissions)
+        self._calls = Calls()
+        self._draft = Draft()
+        self.asking = self._asks.waiting
+        self.open_calls = self._calls.open
+        self._states = False  # whether it tells of its state, and so when it is idle
+        self._result: dict[str, Any] | None = None  # of the turn that ended last, if none began since
+        self._usage: dict[str, Any] = {}
+        self._version = job.version
+
+    def open(self) -> Out:
+        """The handshake and the prompt."""
+        hello = control.request("holdfast-1", "initialize", hooks=None)
+        return Out(sends=[hello, control.prompt(self.job.task, self.job.prompt)])
+
+    def answer(self, ask: str, decision: Decision) -> Out:
+        """Say an answer that is in the log already."""
+        return self._asks.answer(ask, decision)
+
+    def unfinished(self) -> tuple[str, str] | None:
+        """See `Driver`."""
+        return self._draft.unfinished()
+
+    def interrupt(self) -> Out | None:
+        """The control request that ends the turn."""
+        return Out(sends=[control.request("holdfast-2", "interrupt")])
+
+    def hear(self, line: bytes) -> Out:
+        """Take one whole line of stdout."""
+        if lines.is_blank(line):
+            return Out()
+        record = lines.parse(line)
+        if isinstance(record, NewEvent):
+            return Out([record])
+        kind = lines.word(record, "type")
+        if kind == "control_request":
+            return self._asked(record)
+        out = Out()
+        if kind == "stream_event":
+            self._draft.hear(record)
+        elif kind == "system":
+            self._system(record, out.entries)
+        elif kind == "assistant":
+            self._assistant(record, out.entries)
+        elif kind == "user":
+            self._user(record, out.entries)
+        elif kind == "result":
+            self._ended(record)
+        elif kind == "control_response":
+            self._asks.echoed(record)
+        elif kind == "control_cancel_request":
+            out.entries += self._asks.withdrawn(record)
+        elif kind == "rate_limit_event":
+            out.entries += stream.rate_limit(record)
+        elif kind not in stream.QUIET:
+            out.entries.append(lines.unknown(record))
+        return out
+
+    def close(self) -> Out:
+        """Stdout has ended for good."""
+        if self._result is not None and not self._calls.helped:
+            self._settle()
+        out = Out([*self._draft.close()])
+        for call, name in self.open_calls.items():
+            out.entries.append(self._summary(call, name, "interrupted", self._asks.left(call), None))
+        self.open_calls.clear()
+        self.asking.clear()
+        return out
+
+    # --- what it says of itself
+
+    def _system(self, record: dict[str, Any], entries: list[Entry]) -> None:
+        subtype = lines.word(record, "subtype")
+        if subtype == "init":
+            self._began(record, entries)
+        elif subtype == "session_state_changed":
+            self._states = True
+            # 2.1.197 is idle also while subagents run in the background; 2.1.325 is not.
+            if record.get("state") == "idle" and self._result is not None and not self._calls.helped:
+                self._settle()
+                entries += self._left_running()
+        elif subtype in ("task_started", "task_updated", "task_notification"):
+            told = self._calls.task(record, between_turns=self._result is not None)
+            if told is not None:
+                call = record.get("tool_use_id")
+                entries.append(lines.line_notice("background_ended", told[: lines.SHOWN], call=call))
+        elif subtype not in stream.QUIET_SYSTEM:
+            entries.append(stream.told(record))
+
+    def _began(self, record: dict[str, Any], entries: list[Entry]) -> None:
+        """A turn begins; one that was not prompted follows when something in the background ended."""
+        self._result, self._calls.stopped = None, False
+        version = record.get("claude_code_version")
+        self._version = version if isinstance(version, str) else self._version
+        named = lines.plain(record.get("session_id"))
+        if named is not None and named != self.native_id:
+            entries += named_conversation(self.job, self.native_id, named, PROTOCOL)
+            self.native_id = named
+        self._accept(entries)
+
+    def _accept(self, entries: list[Entry]) -> None:
+        if not self.accepted:
+            self.accepted = True
+            origin = self._origin(control.prompt_id(self.job.task))
+            entries.append(NewEvent("user", {"text": self.job.prompt}, origin=origin))
+
+    def _ended(self, record: dict[str, Any]) -> None:
+        self._result = record
+        self._draft.drop()
+        for name, count in stream.counts(record).items():
+            self._usage[name] = self._usage.get(name, 0) + count
+        if not self._states and not self._calls.helped:
+            self._settle()
+
+    def _settle(self) -> None:
+        assert self._result is not None
+        summed = self.job.resume and stream.sums_up(self._version)
+        usage = {**self._usage, **stream.cost(self._result, summed)}
+        self.final = stream.final(self._result, usage, self._calls.stopped)
+
+    def _left_running(self) -> list[Entry]:
+        """Commands in the background do not hold the task; 2.1.325 does not leave while one runs."""
+        running = self._calls.running()
+        if not running:
+            return []
+        return [
+            lines.line_notice("background_running", "still running: " + "; ".join(running)[: lines.SHOWN])
+        ]
+
+    # --- what it says and does
+
+    def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
+        self._draft.whole(record)
+        for i, block in enumerate(stream.blocks(record.get("message"))):
+            kind = lines.word(block, "type")
+            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+                self._called(record, block, entries)
+            elif isinstance(block.get("tool_use_id"), str):
+                self._returned(record, block, entries)
+            elif kind in ("text", "thinking"):
+                event = stream.words(record, block, self._record_origin(record, i))
+                entries += [event] if event is not None else []
+            elif kind != "redacted_thinking":
+                entries.append(lines.unknown(block))
+
+    def _called(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
+        call, name = block.get("id"), block.get("name")
+        if not isinstance(call, str) or not isinstance(name, str):
+            entries.append(lines.unknown(block))
+        elif self._calls.began(call, name, record.get("parent_tool_use_id")):
+            body = self._with_parent(call, {"call": call, "name": name, "input": block.get("input")})
+            entries.append(NewEvent("tool_progress", body, origin=self._origin(f"call:{call}")))
+
+    def _user(self, record: dict[str, Any], entries: list[Entry]) -> None:
+        if record.get("uuid") == control.prompt_id(self.job.task):
+            self._accept(entries)
+            return
+        for i, block in enumerate(stream.blocks(record.get("message"))):
+            said = block.get("text")
+            if isinstance(block.get("tool_use_id"), str):
+                self._returned(record, block, entries)
+            elif isinstance(record.get("parent_tool_use_id"), str):
+                pass  # a subagent's prompt, which its call has as input
+            elif isinstance(said, str):
+                code = "interrupted" if said.startswith("[Request interrupted") else "told"
+                origin = self._record_origin(record, i)
+                entries.append(NewEvent("notice", {"text": said, "code": code}, origin=origin))
+            else:
+                entries.append(lines.unknown(block))
+
+    def _returned(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
+        call = block["tool_use_id"]
+        self._asks.settled(call)
+        name = self._calls.ended(call, stream.goes_on(record))
+        if name is None:
+            return
+        outcome = "error" if block.get("is_error") else "ok"
+        if outcome == "error" and call not in self._asks.refused and stream.was_stopped(record, block):
+            outcome = "interrupted"
+        origin = self._origin(f"result:{call}")
+        entries.append(self._summary(call, name, outcome, stream.output(block.get("content")), origin))
+
+    def _asked(self, record: dict[str, Any]) -> Out:
+        id, request = record.get("request_id"), record.get("request")
+        if not isinstance(id, str) or not isinstance(request, dict):
+            return Out([lines.unknown(record)])
+        if request.get("subtype") != "can_use_tool":
+            return Out([lines.unknown(record)], [control.refusal(id)])
+        return self._asks.asked(record, self._calls.parents.get(lines.word(request, "tool_use_id")))
+
+    def _summary(self, call: str, name: str, outcome: str, output: str, origin: Origin | None) -> NewEvent:
+        body = {"call": call, "name": name, "outcome": outcome, "output": output}
+        return NewEvent("tool_summary", self._with_parent(call, body), origin=origin)
+
+    def _with_parent(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
+        parent = self._calls.parents.get(call)
+        return body if parent is None else {**body, "parent": parent}
+
+    def _origin(self, record_id: str) -> Origin | None:
+        return lines.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
+
+    def _record_origin(self, record: dict[str, Any], block: int) -> Origin | None:
+        """Its transcript has a record of the same uuid; both hold one block each."""
+        id = record.get("uuid")
+        if not isinstance(id, str):
+            return None
+        return self._origin(id if block == 0 else f"{id}:{block}")

@@ -1,0 +1,247 @@
+"""Codex by `codex exec --json`: it is told everything by its command line and never listens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.agents.driver import Ask, Decision, Entry, Final, Job, Out, named_conversation
+from holdfast.model import json_codec
+from holdfast.model.event import NewEvent, Origin
+from holdfast.transcripts import jsonl as lines
+
+TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"})
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """One call, as far as it is told."""
+
+    name: str
+    input: Any
+    outcome: str
+    output: str
+    exit_code: int | None = None
+
+
+def tool(item: dict[str, Any]) -> Tool:
+    """What an item of a kind in `TOOLS` says."""
+    kind = item["type"]
+    if kind == "command_execution":
+        return _command(item)
+    if kind == "file_change":
+        changes = item.get("changes")
+        return Tool("file_change", {"changes": changes}, _outcome(item), _changes(changes))
+    if kind == "mcp_tool_call":
+        return _mcp(item)
+    if kind == "web_search":
+        keep = {key: item[key] for key in ("query", "action") if key in item}
+        return Tool("web_search", keep, _outcome(item), "")
+    rest = {key: value for key, value in item.items() if key not in ("id", "type", "status")}
+    return Tool(str(item.get("tool") or kind), rest, _outcome(item), "")
+
+
+def _command(item: dict[str, Any]) -> Tool:
+    output = item.get("aggregated_output")
+    code = item.get("exit_code")
+    outcome = _outcome(item)
+    if outcome == "ok" and type(code) is int and code != 0:
+        outcome = "error"
+    return Tool(
+        "command_execution",
+        {"command": item.get("command")},
+        outcome,
+        output if isinstance(output, str) else "",
+        code if type(code) is int else None,
+    )
+
+
+def _mcp(item: dict[str, Any]) -> Tool:
+    name = ".".join(str(item[key]) for key in ("server", "tool") if item.get(key))
+    error, result = item.get("error"), item.get("result")
+    if isinstance(error, dict):
+        output = str(error.get("message") or json_codec.encode(error).decode())
+    else:
+        output = _content(result)
+    return Tool(name or "mcp_tool_call", item.get("arguments"), _outcome(item), output)
+
+
+def _content(result: Any) -> str:
+    content = result.get("content") if isinstance(result, dict) else None
+    if not isinstance(content, list):
+        return "" if result is None else json_codec.encode(result).decode()
+    return "\n".join(
+        block["text"] if isinstance(block.get("text"), str) else f"[{block.get('type')}]"
+        for block in content
+        if isinstance(block, dict)
+    )
+
+
+def _changes(changes: Any) -> str:
+    listed = changes if isinstance(changes, list) else []
+    return "\n".join(f"{c.get('kind')} {c.get('path')}" for c in listed if isinstance(c, dict))
+
+
+def _outcome(item: dict[str, Any]) -> str:
+    return "error" if item.get("status") in ("failed", "declined") or item.get("error") else "ok"
+
+
+# --- Codex by `codex exec --json`: it is told everything by its command line and never listens.
+
+PROTOCOL = "exec-json"
+COUNTS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cached_tokens": "cached_input_tokens",
+    "cache_write_tokens": "cache_write_input_tokens",
+    "reasoning_tokens": "reasoning_output_tokens",
+}
+
+
+class CodexDriver:
+    """One `codex exec` process."""
+
+    def __init__(self, job: Job):
+        """For that job; nothing is said yet."""
+        self.job = job
+        self.final: Final | None = None
+        self.accepted = False
+        self.native_id: str | None = None
+        self.asking: dict[str, Ask] = {}
+        self.open_calls: dict[str, str] = {}
+        self._begun: set[str] = set()
+        self._answer: str | None = None
+        self._problem: str | None = None  # what an `error` said before `turn.failed`
+
+    def open(self) -> Out:
+        """Nothing: the prompt is in its command line."""
+        return Out()
+
+    def answer(self, ask: str, decision: Decision) -> Out:
+        """Nothing: it does not ask."""
+        return Out()
+
+    def unfinished(self) -> tuple[str, str] | None:
+        """See `Driver`."""
+        return None
+
+    def interrupt(self) -> Out | None:
+        """Only a signal stops it: SIGINT is its clean stop."""
+        return None
+
+    def hear(self, line: bytes) -> Out:
+        """Take one whole line of stdout."""
+        out = Out()
+        if lines.is_blank(line):
+            return out
+        record = lines.parse(line)
+        if isinstance(record, NewEvent):
+            out.entries.append(record)
+            return out
+        kind = lines.word(record, "type")
+        if kind == "thread.started":
+            self._named(record, out.entries)
+        elif kind == "turn.started":
+            self._accept(out.entries)
+        elif kind in ("item.started", "item.updated", "item.completed"):
+            item = record.get("item")
+            if isinstance(item, dict):
+                self._item(kind, item, out.entries)
+            else:
+                out.entries.append(lines.unknown(record))
+        elif kind == "turn.completed":
+            self.final = Final(ok=True, usage=self._usage(record), answer=self._answer)
+        elif kind == "turn.failed":
+            self._failed(record)
+        elif kind == "error":
+            said = record.get("message")
+            self._problem = said if isinstance(said, str) else lines.shown(record)
+            out.entries.append(lines.error("agent_error", self._problem))
+        else:
+            out.entries.append(lines.unknown(record))
+        return out
+
+    def close(self) -> Out:
+        """Stdout has ended for good."""
+        out = Out()
+        for call, name in self.open_calls.items():
+            body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
+            out.entries.append(NewEvent("tool_summary", body))
+        self.open_calls.clear()
+        return out
+
+    def _named(self, record: dict[str, Any], entries: list[Entry]) -> None:
+        named = lines.plain(record.get("thread_id"))
+        if named is None or named == self.native_id:
+            return
+        entries += named_conversation(self.job, self.native_id, named, PROTOCOL)
+        self.native_id = named
+
+    def _accept(self, entries: list[Entry]) -> None:
+        if not self.accepted:
+            self.accepted = True
+            entries.append(NewEvent("user", {"text": self.job.prompt}, origin=self._origin("prompt")))
+
+    def _failed(self, record: dict[str, Any]) -> None:
+        error = record.get("error")
+        said = error.get("message") if isinstance(error, dict) else None
+        reason = said if isinstance(said, str) and said else self._problem
+        self.final = Final(ok=False, reason=reason or "the turn failed without a reason")
+
+    def _usage(self, record: dict[str, Any]) -> dict[str, Any]:
+        """It counts over all turns of a conversation (0.166.0), so that a resume's are not its own."""
+        usage = record.get("usage")
+        told = usage if isinstance(usage, dict) else {}
+        found = {name: told[key] for name, key in COUNTS.items() if type(told.get(key)) is int}
+        return {"conversation": found} if self.job.resume and found else found
+
+    def _item(self, kind: str, item: dict[str, Any], entries: list[Entry]) -> None:
+        id, what = item.get("id"), item.get("type")
+        if not isinstance(id, str) or not isinstance(what, str):
+            entries.append(lines.unknown(item))
+            return
+        if what in TOOLS:
+            self._tool(kind, f"{self.job.task}:{id}", tool(item), entries)
+            return
+        if kind != "item.completed":
+            return  # a plan that grows; its last state is told
+        said = item.get("text")
+        if what in ("agent_message", "reasoning") and isinstance(said, str):
+            if what == "agent_message":
+                self._answer = said
+            if said:
+                name = "assistant" if what == "agent_message" else "thinking"
+                entries.append(NewEvent(name, {"text": said}, origin=self._origin(id)))
+        elif what == "error":
+            # Warnings arrive this way too; a failure is `turn.failed`.
+            entries.append(lines.line_notice("agent_warning", str(item.get("message", ""))))
+        elif what == "todo_list":
+            entries.append(lines.line_notice("plan", _plan(item.get("items"))))
+        else:
+            entries.append(lines.unknown(item))
+
+    def _tool(self, kind: str, call: str, told: Tool, entries: list[Entry]) -> None:
+        if call not in self._begun:
+            self._begun.add(call)
+            self.open_calls[call] = told.name
+            body: dict[str, Any] = {"call": call, "name": told.name, "input": told.input}
+            entries.append(NewEvent("tool_progress", body, origin=self._origin(f"call:{call}")))
+        if kind == "item.completed" and self.open_calls.pop(call, None) is not None:
+            body = {"call": call, "name": told.name, "outcome": told.outcome, "output": told.output}
+            if told.exit_code is not None:
+                body["exit_code"] = told.exit_code
+            entries.append(NewEvent("tool_summary", body, origin=self._origin(f"result:{call}")))
+
+    def _origin(self, record: str) -> Origin | None:
+        """Its item ids begin again in every process, so that they are ours only with the task."""
+        record_id = record if self.job.task in record else f"{self.job.task}:{record}"
+        return lines.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
+
+
+def _plan(items: Any) -> str:
+    steps = items if isinstance(items, list) else []
+    return "\n".join(
+        f"[{'x' if step.get('completed') else ' '}] {step.get('text', '')}"
+        for step in steps
+        if isinstance(step, dict)
+    )

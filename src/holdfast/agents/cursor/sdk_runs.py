@@ -1,0 +1,281 @@
+"""The runs of an SDK agent as events: values in, values out.
+
+The source is the SDK's log of run events, whose key is (run, seq). `Run.conversation()` is no source: it
+is per run, drops calls without an end, and never returns for a run that a crash left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.agents.acp.content import mended
+from holdfast.agents.cursor import tool_calls
+from holdfast.model.event import NewEvent, Origin
+from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts.reader import Problem
+
+AGENT = "cursor"
+SCHEMA = 1  # of a payload; the SDK refuses every other
+
+FINISHED, ERROR, CANCELLED, EXPIRED = "FINISHED", "ERROR", "CANCELLED", "EXPIRED"
+TERMINAL = frozenset({FINISHED, ERROR, CANCELLED, EXPIRED})
+WAITING = frozenset({"QUEUED", "CREATING"})
+
+_DAMAGES = ("torn_tail", "nul_tail", "bad_line")
+# What says nothing of the work.
+_QUIET = frozenset({"request", "usage", "system"})
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run's row."""
+
+    id: str
+    turn: int = 0
+    status: str = ""  # in capitals
+    request: str | None = None
+    error: str | None = None
+    at: str | None = None  # when it ended, else when it was changed last
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a run's log; a payload that cannot be read is a notice."""
+
+    seq: int
+    at: str | None = None
+    payload: dict[str, Any] | NewEvent
+
+
+Prompts = Callable[[Run], str | None]  # a run's prompt, where its log does not tell it
+
+
+def run_events(
+    agent_id: str, logs: Iterable[tuple[Run, Iterable[Message]]], prompt: Prompts | None = None
+) -> Iterator[NewEvent]:
+    """The events of all runs of an agent, which come in the order of their turns, as a log has them.
+
+    A run that a crash left open is read like any other.
+    """
+    for item in run_stories(agent_id, logs, prompt):
+        if isinstance(item, NewEvent):
+            yield item
+
+
+def run_stories(
+    agent_id: str, logs: Iterable[tuple[Run, Iterable[Message]]], prompt: Prompts | None = None
+) -> Iterator[NewEvent | Problem]:
+    """The same, with what is wrong in its place."""
+    last: Story | None = None
+    for run, messages in logs:
+        if last is not None:
+            yield from last.judged(is_last=False)
+        last = Story(agent_id, run, prompt)
+        for message in messages:
+            yield from last.hear(message)
+        yield from last.close()
+    if last is not None:
+        yield from last.judged(is_last=True)
+
+
+class Story:
+    """One run: deltas joined, calls with their ends, and how it ended."""
+
+    def __init__(self, agent_id: str, run: Run, prompt: Prompts | None = None):
+        self.run = run
+        self.ended: str | None = None  # the terminal status that its log tells
+        self.open: dict[str, dict[str, Any]] = {}  # calls without an end
+        self.began = False  # it has told more than that it was asked for
+        self._agent = agent_id
+        self._prompt = prompt
+        self._asked = False  # its prompt is told
+        self._finished_calls: set[str] = set()
+        self._told: str | None = None  # the text of the status that ended it
+        self._seq: int | None = None
+        self._kind: str | None = None  # of the block that is being said
+        self._first: Message | None = None
+        self._pieces: list[str] = []
+
+    def hear(self, message: Message) -> Iterator[NewEvent | Problem]:
+        """What follows from the next event of its log."""
+        if self._seq is not None and message.seq <= self._seq:
+            evidence = {"run": self.run.id, "seq": message.seq}
+            yield Problem("duplicate_ordinal", "two events of a run have one number", evidence)
+            return
+        if message.seq != (self._seq or 0) + 1:
+            evidence = {"run": self.run.id, "after": self._seq or 0, "seq": message.seq}
+            yield Problem("ordinal_gap", "events of a run are missing", evidence)
+        self._seq = message.seq
+        payload = message.payload
+        if isinstance(payload, NewEvent):
+            yield from self._flush()
+            code = payload.body.get("code")
+            code = code if code in _DAMAGES else "bad_line"
+            yield self._event(message, "notice", {**payload.body, "code": code})
+            yield Problem(code, "an event of a run cannot be read", {"run": self.run.id, "seq": message.seq})
+            return
+        if payload.get("schemaVersion", SCHEMA) != SCHEMA:
+            evidence = {"run": self.run.id, "seq": message.seq, "schema": payload["schemaVersion"]}
+            yield Problem("schema_unknown", "an event is of a schema that is not known here", evidence)
+        told = payload.get("message")
+        if payload.get("type") == "result":
+            self._end(lines.word(payload, "status"), lines.word(payload, "errorCode"))
+        elif payload.get("type") == "sdk_message" and isinstance(told, dict):
+            yield from self._hear(message, told)
+        else:
+            yield from self._unknown(message, payload)
+
+    def close(self) -> Iterator[NewEvent]:
+        """The end of its log: what was half said, how it ended, and an end for each call that has none."""
+        yield from self._flush()
+        yield from self._ending()
+        for call in self.open.values():
+            body = {
+                "call": call["call"],
+                "name": call["name"],
+                "outcome": "interrupted",
+                "output": lines.UNKNOWN_OUTCOME,
+            }
+            yield NewEvent("tool_summary", body, at=self.run.at)
+
+    def judged(self, is_last: bool) -> Iterator[Problem]:
+        """What is wrong with it, once it is known whether another run follows."""
+        run, status = self.run, self.run.status
+        evidence: dict[str, Any] = {"run": run.id, "status": status}
+        if status not in TERMINAL:
+            if self.ended is not None:
+                text = f"a run has ended ({self.ended}), but its row still says {status or 'nothing'}"
+                yield Problem("row_stale", text, {**evidence, "ended": self.ended})
+                status = self.ended
+            elif status in WAITING and not self.began:
+                yield Problem("never_started", "a run was made and never started", evidence)
+                return
+            else:
+                text = "a run was left open: its process died, or still lives"
+                yield Problem("run_still_open", text, {**evidence, "began": self.began})
+                return
+        elif status == FINISHED and self.ended is None:  # the SDK writes the event first, then the row
+            text = "a run has ended, but its log breaks off before it tells so"
+            yield Problem("turn_unfinished", text, {**evidence, "began": self.began})
+        if not is_last:
+            return
+        if status == ERROR:
+            evidence["error"] = self._told or run.error
+            yield Problem("ended_in_api_error", "the last run ended in an error", evidence)
+        elif status == CANCELLED:
+            yield Problem("interrupted_on_purpose", "the last run was cancelled", evidence)
+        elif status == EXPIRED:
+            yield Problem("turn_unfinished", "the last run was given up", evidence)
+
+    # --- one message
+
+    def _hear(self, message: Message, told: dict[str, Any]) -> Iterator[NewEvent | Problem]:
+        kind = lines.word(told, "type")
+        if kind == "status":
+            self._status(told)
+            return
+        if kind in _QUIET:
+            return
+        if kind == "user":
+            yield from self._flush()
+            self.began = self._asked = True
+            yield self._event(message, "user", {"text": tool_calls.content(told.get("message"))})
+            return
+        yield from self._begin(message)
+        if kind == "assistant":
+            yield from self._piece(message, "assistant", tool_calls.content(told.get("message"), names=False))
+        elif kind == "thinking":
+            yield from self._piece(message, "thinking", lines.word(told, "text"))
+            if told.get("thinking_duration_ms") is not None:
+                yield from self._flush()
+        elif kind == "tool_call":
+            yield from self._flush()
+            yield from self._call(message, told)
+        elif kind == "task" and (text := lines.word(told, "text")):
+            yield from self._flush()
+            yield self._event(message, "notice", {"text": text, "code": "task"})
+        else:
+            yield from self._unknown(message, told)
+
+    def _begin(self, message: Message) -> Iterator[NewEvent]:
+        """The prompt, which the log has only if the server sent it back."""
+        if self._asked:
+            return
+        self.began = self._asked = True
+        text = self._prompt(self.run) if self._prompt is not None else None
+        origin = lines.origin(AGENT, self._agent, f"{self.run.id}:prompt")
+        if text is not None:
+            yield NewEvent("user", {"text": text}, at=message.at, origin=origin)
+        else:
+            body = {"text": "the prompt of this run is not in its store", "code": "no_prompt"}
+            yield NewEvent("notice", body, at=message.at, origin=origin)
+
+    def _piece(self, message: Message, kind: str, text: str) -> Iterator[NewEvent]:
+        if kind != self._kind:
+            yield from self._flush()
+        if text:
+            if self._first is None:
+                self._kind, self._first = kind, message
+            self._pieces.append(text)
+
+    def _flush(self) -> Iterator[NewEvent]:
+        kind, first, text = self._kind, self._first, mended("".join(self._pieces))
+        self._kind, self._first, self._pieces = None, None, []
+        if kind is not None and first is not None:
+            yield self._event(first, kind, {"text": text})
+
+    def _call(self, message: Message, told: dict[str, Any]) -> Iterator[NewEvent | Problem]:
+        call = lines.word(told, "call_id") or f"{self.run.id}:{message.seq}"
+        running = told.get("status") == "running"
+        if not running and call in self._finished_calls and call not in self.open:
+            evidence = {"run": self.run.id, "call": call}
+            yield Problem("duplicate_result", "a call ended twice", evidence)
+            return
+        name = lines.word(told, "name") or "tool"
+        if call not in self.open:
+            self.open[call] = {"call": call, "name": name, "input": told.get("args") or {}}
+            part = "" if running else ":call"
+            yield self._event(message, "tool_progress", dict(self.open[call]), part)
+        if running:
+            return
+        name = self.open.pop(call)["name"]
+        self._finished_calls.add(call)
+        body = {"call": call, "name": name, **tool_calls.result(told.get("result"), told.get("status"))}
+        yield self._event(message, "tool_summary", body)
+
+    def _status(self, told: dict[str, Any]) -> None:
+        self._end(lines.word(told, "status"), lines.word(told, "message"))
+
+    def _end(self, status: str, text: str) -> None:
+        if status.upper() in TERMINAL:
+            self.ended, self._told = status.upper(), text or self._told
+        elif status:
+            self.ended = None
+
+    def _ending(self) -> Iterator[NewEvent]:
+        """An event for an end that is not the good one; a row may know of one that its log does not."""
+        run = self.run
+        ended = run.status if run.status in TERMINAL else self.ended
+        at, origin = run.at, lines.origin(AGENT, self._agent, f"{run.id}:end")
+        if ended == ERROR:
+            text = self._told or run.error or "the run ended in an error"
+            yield NewEvent("error", {"text": text, "code": "run_error"}, at=at, origin=origin)
+        elif ended == CANCELLED:
+            yield NewEvent(
+                "notice", {"text": "the run was cancelled", "code": "cancelled"}, at=at, origin=origin
+            )
+        elif ended == EXPIRED:
+            text = self._told or run.error or "the run was given up"
+            yield NewEvent("notice", {"text": text, "code": "expired"}, at=at, origin=origin)
+
+    def _unknown(self, message: Message, told: dict[str, Any]) -> Iterator[NewEvent]:
+        yield from self._flush()
+        odd = lines.unknown(told)
+        yield self._event(message, odd.kind, odd.body)
+
+    def _event(self, message: Message, kind: str, body: dict[str, Any], part: str = "") -> NewEvent:
+        return NewEvent(kind, body, at=message.at, origin=self._origin(message, part))
+
+    def _origin(self, message: Message, part: str) -> Origin | None:
+        return lines.origin(AGENT, self._agent, f"{self.run.id}:{message.seq}{part}")

@@ -1,0 +1,331 @@
+"""What the two stores of the SDK have in common: an agent, its runs, their logs."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import msgspec
+
+from holdfast import timestamps
+from holdfast.agents.cursor.checkpoints import Blobs, Graph
+from holdfast.agents.cursor.sdk_runs import AGENT, TERMINAL, Message, Run, run_stories
+from holdfast.model.event import NewEvent
+from holdfast.transcripts import jsonl
+from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts.reader import Problem
+
+Item = NewEvent | Problem
+_MOST_TURNS = 1 << 53
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent's row; never its metadata, which holds a key."""
+
+    id: str
+    cwd: str | None = None
+    name: str | None = None
+    status: str = ""  # in capitals
+    active_run: str | None = None
+    root: str | None = None  # the blob of its latest checkpoint
+    updated: str | None = None
+    has_row: bool = True
+
+
+class Store(Protocol):
+    """An open store of the SDK."""
+
+    def agents(self) -> Iterator[Agent]:
+        """All agents, also those of which only a run is left."""
+        ...
+
+    def runs(self, agent: str) -> list[Run]:
+        """Its runs in the order of their turns."""
+        ...
+
+    def log(self, run: Run) -> Iterator[Message]:
+        """A run's log in the order of its numbers."""
+        ...
+
+    def rest(self, agent: str) -> Iterator[Item]:
+        """What else there is of an agent: what no run owns, and what is damaged."""
+        ...
+
+    def blobs(self, agent: str) -> AbstractContextManager[Blobs]:
+        """Its checkpoints."""
+        ...
+
+
+def story(store: Store, agent: Agent) -> Iterator[Item]:
+    """The events of all its runs, what is wrong with them, and what no run owns."""
+    runs = store.runs(agent.id)
+    asked: dict[str, str] | None = None
+
+    def prompt(run: Run) -> str | None:
+        nonlocal asked
+        if asked is None:
+            with store.blobs(agent.id) as blob:
+                asked = Graph(agent.id, agent.root, blob).asked() if agent.root else {}
+        return asked.get(run.request or "")
+
+    yield from run_stories(agent.id, ((run, store.log(run)) for run in runs), prompt)
+    yield from store.rest(agent.id)
+
+
+def about(store: Store, agent: Agent) -> Iterator[Problem]:
+    """What is wrong with the agent's row and its checkpoint."""
+    if not agent.has_row:
+        yield Problem(
+            "bad_header", "the agent's own row is gone; only its runs are left", {"agent": agent.id}
+        )
+    runs = {run.id: run for run in store.runs(agent.id)}
+    if agent.active_run is not None:
+        active = runs.get(agent.active_run)
+        if active is None or active.status in TERMINAL:
+            text = "the agent's row names a run as under way that is not"
+            yield Problem("row_stale", text, {"run": agent.active_run})
+    if agent.root is not None:
+        with store.blobs(agent.id) as blob:
+            for item in Graph(agent.id, agent.root, blob).story():
+                if isinstance(item, Problem) and item.code in (
+                    "missing_blob",
+                    "store_damaged",
+                    "parent_cycle",
+                ):
+                    yield item
+
+
+def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None = None) -> Run | None:
+    """A run from its row; None if it does not even tell its id."""
+    found, turn = lines.plain(row.get(names("run_id"))), row.get(names("turn_number"))
+    if found is None:
+        return None
+    ended = ("endedAt", "finished_at", "cancelled_at", "expired_at", "updatedAt", "updated_at")
+    times = (timestamps.of(row.get(name)) for name in ended)
+    return Run(
+        id=found,
+        turn=turn if type(turn) is int and abs(turn) < _MOST_TURNS else 0,
+        status=lines.word(row, "status").upper(),
+        request=lines.plain(row.get(names("request_id"))),
+        error=error,
+        at=next((at for at in times if at is not None), None),
+    )
+
+
+def message_of(seq: int, at: Any, payload: dict[str, Any] | NewEvent) -> Message:
+    """An event of a log."""
+    return Message(seq=seq, at=timestamps.of(at), payload=payload)
+
+
+# --- The SDK's store as JSONL: four files, each rewritten whole at every change.
+
+AGENTS, RUNS, EVENTS, CHECKPOINTS = "agents.ndjson", "runs.ndjson", "run_events.ndjson", "checkpoints.ndjson"
+FILES = (AGENTS, RUNS, EVENTS, CHECKPOINTS)
+# How a row begins, so that a torn one is not taken for what is nested in it.
+_OF_AGENT = (b'{"agentId"',)
+_OF_RUN = (b'{"runId"',)
+_STARTS = {AGENTS: _OF_AGENT, RUNS: _OF_RUN, EVENTS: _OF_RUN, CHECKPOINTS: _OF_AGENT}
+_CAMEL = {"run_id": "runId", "turn_number": "turnNumber", "request_id": "requestId"}
+
+
+class _Entry(NamedTuple):
+    """Where one event of a log is."""
+
+    seq: int
+    offset: int
+    size: int
+    odd: NewEvent | None = None
+
+
+class JsonlStore:
+    """An open store: every file as it was when it was first read."""
+
+    def __init__(self, folder: str):
+        self.folder = folder
+        self._agents: dict[str, Agent] = {}
+        self._runs: dict[str, tuple[str, Run]] = {}  # run: its agent, and itself
+        self._problems: list[Problem] = []
+        self._events: BinaryIO | None = None
+        self._index: dict[str, list[_Entry]] = {}
+        self._owners: dict[str, str] = {}  # a run that has no row: the agent that its events name
+        self._strays: list[tuple[str | None, NewEvent]] = []  # damage that has no place in a log, and its run
+        self._rows()
+
+    def __enter__(self) -> JsonlStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._events is not None:
+            self._events.close()
+
+    def agents(self) -> Iterator[Agent]:
+        """All agents, also those of which only a run is left."""
+        yield from self._agents.values()
+        left = dict.fromkeys(agent for agent, _ in self._runs.values() if agent not in self._agents)
+        yield from (Agent(id=agent, has_row=False) for agent in left)
+
+    def runs(self, agent: str) -> list[Run]:
+        """Its runs in the order of their turns."""
+        return sorted((run for owner, run in self._runs.values() if owner == agent), key=lambda run: run.turn)
+
+    def log(self, run: Run) -> Iterator[Message]:
+        """A run's log in the order of its numbers."""
+        self._find_events()
+        for entry in sorted(self._index.get(run.id, ())):
+            if entry.odd is not None:
+                yield message_of(entry.seq, None, entry.odd)
+            elif (row := self._event(entry)) is not None:
+                payload = row.get("payload")
+                odd = lines.line_notice("bad_line", "an event without a payload")
+                yield message_of(
+                    entry.seq, row.get("createdAt"), payload if isinstance(payload, dict) else odd
+                )
+
+    def rest(self, agent: str) -> Iterator[Item]:
+        """What no run owns, and what is damaged."""
+        self._find_events()
+        for run, owner in self._owners.items():
+            if owner == agent:
+                yield from orphans(agent, run, len(self._index.get(run, ())))
+        for place, odd in self._strays:
+            if place is None or self._owner(place) in (agent, None):
+                yield odd
+                yield Problem(str(odd.body["code"]), "a line cannot be read", {"file": EVENTS})
+        yield from self._problems
+
+    @contextmanager
+    def blobs(self, agent: str) -> Iterator[Blobs]:
+        """Its checkpoints; a blob that is damaged is none."""
+        try:
+            file = open(os.path.join(self.folder, CHECKPOINTS), "rb")  # noqa: SIM115
+        except OSError:
+            yield lambda _: None
+            return
+        with file:
+            places = {}
+            for line in jsonl.read(file, _STARTS[CHECKPOINTS]):
+                value = line.value or {}
+                if value.get("agentId") == agent and isinstance(blob := value.get("blobId"), str):
+                    places[blob] = (line.offset, line.size)
+
+            def get(blob: str) -> bytes | None:
+                row = _read(file, *places[blob]) if blob in places else None
+                with suppress(ValueError):
+                    return (
+                        base64.b64decode(lines.word(row, "dataBase64"), validate=True)
+                        if row is not None
+                        else None
+                    )
+                return None
+
+            yield get
+
+    # --- the files
+
+    def _rows(self) -> None:
+        for row in self._read(AGENTS):
+            if (found := lines.plain(row.get("agentId"))) is None:
+                self._problems.append(Problem("bad_line", "an agent's row without an id", {"file": AGENTS}))
+                continue
+            checkpoint = row.get("latestCheckpoint")
+            self._agents[found] = Agent(
+                id=found,
+                cwd=lines.plain(row.get("cwd")),
+                name=lines.plain(row.get("name")),
+                status=lines.word(row, "status").upper(),
+                active_run=lines.plain(row.get("activeRunId")),
+                root=lines.plain(checkpoint.get("rootBlobId")) if isinstance(checkpoint, dict) else None,
+                updated=timestamps.of(row.get("updatedAt")),
+            )
+        for row in self._read(RUNS):
+            agent = lines.plain(row.get("agentId"))
+            told = row.get("error")
+            error = lines.word(told, "message") if isinstance(told, dict) else told
+            run = run_of(row, lambda name: _CAMEL[name], error if isinstance(error, str) and error else None)
+            if run is None or agent is None:
+                self._problems.append(Problem("bad_line", "a run's row without an id", {"file": RUNS}))
+                continue
+            if run.id in self._runs:
+                self._problems.append(Problem("duplicate_record", "a run has two rows", {"run": run.id}))
+            self._runs[run.id] = (agent, run)
+
+    def _read(self, name: str) -> Iterator[dict[str, Any]]:
+        """The rows of a file; what is damaged is noted without its bytes, in which may be a key."""
+        path = os.path.join(self.folder, name)
+        try:
+            for line in jsonl.lines(path, _STARTS[name]):
+                if line.problem is not None:
+                    evidence = {"file": name, "line": line.number}
+                    self._problems.append(Problem(line.problem, f"a line of {name} is damaged", evidence))
+                if line.value is not None:
+                    yield line.value
+        except FileNotFoundError:
+            if name in (AGENTS, RUNS):
+                self._problems.append(Problem("missing_store", f"{name} is gone", {"file": name}))
+        except OSError as problem:
+            text = f"{name} cannot be read: {problem.strerror}"
+            self._problems.append(Problem("store_damaged", text, {"file": name}))
+
+    def _find_events(self) -> None:
+        """Note where each event is; they are read when they are asked for."""
+        if self._events is not None:
+            return
+        with suppress(FileNotFoundError):
+            self._events = open(os.path.join(self.folder, EVENTS), "rb")  # noqa: SIM115
+        if self._events is None:
+            return
+        run: str | None = None
+        seq = 0
+        odds: list[tuple[str | None, int, jsonl.Line]] = []
+        for line in jsonl.read(self._events, _STARTS[EVENTS]):
+            value = line.value
+            found = lines.plain(value.get("runId")) if value is not None else None
+            number = value.get("seq") if value is not None else None
+            if value is None or found is None or type(number) is not int:
+                odds.append((run, seq + 1, line))
+                continue
+            if line.problem is not None:
+                self._problems.append(
+                    Problem(line.problem, "a line is damaged", {"file": EVENTS, "line": line.number})
+                )
+            run, seq = found, number
+            self._index.setdefault(run, []).append(_Entry(seq, line.offset, line.size))
+            if run not in self._runs and run not in self._owners:
+                payload = value.get("payload")
+                owner = lines.plain(payload.get("agentId")) if isinstance(payload, dict) else None
+                self._owners[run] = owner or ""
+        for place, following, line in odds:
+            odd = jsonl.notice(line, AGENT, "") if line.value is None else _no_event(line)
+            log = self._index.get(place or "")
+            if log is None or line.problem == jsonl.NULS or any(e.seq == following for e in log):
+                self._strays.append((place, NewEvent(odd.kind, odd.body)))
+            else:
+                log.append(_Entry(following, line.offset, line.size, odd))
+
+    def _event(self, entry: _Entry) -> dict[str, Any] | None:
+        return _read(self._events, entry.offset, entry.size) if self._events is not None else None
+
+    def _owner(self, run: str) -> str | None:
+        return self._runs[run][0] if run in self._runs else self._owners.get(run) or None
+
+
+def orphans(agent: str, run: str, count: int) -> Iterator[Item]:
+    """Events of a run that has no row, which the SDK has forgotten."""
+    text = f"{count} events belong to a run that the store has forgotten"
+    origin = lines.origin(AGENT, agent, f"{run}:orphans")
+    yield NewEvent("notice", {"text": text, "code": "orphan_events", "run": run}, origin=origin)
+    yield Problem("orphan_events", text, {"run": run, "events": count})
+
+
+def _no_event(line: jsonl.Line) -> NewEvent:
+    odd = lines.unknown(line.value or {})
+    return NewEvent(odd.kind, {**odd.body, "code": "bad_line"})
+
+
+def _read(file: BinaryIO, offset: int, size: int) -> dict[str, Any] | None:
+    file.seek(offset)
+    value = lines.parse(file.read(size))
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,67 @@
+"""Gemini CLI."""
+
+from __future__ import annotations
+
+from holdfast.agents.base import Agent, Launch, Trap
+from holdfast.agents.driver import Job
+from holdfast.transcripts.reader import Reader
+
+
+def launch(job: Job) -> Launch:
+    """Over ACP, asking before what it does unless the config of a user says otherwise."""
+    return Launch((*job.program, "--acp", "--approval-mode", "default", *job.args))
+
+
+def _history() -> Reader:
+    from holdfast.agents.gemini.reader import GeminiReader
+
+    return GeminiReader()
+
+
+AGENT = Agent(
+    name="gemini",
+    title="Gemini CLI",
+    aliases=("gemini-cli",),
+    protocols=("acp",),
+    driver="acp",
+    programs=("gemini",),  # a script of node's; with GEMINI_CLI_NO_RELAUNCH it is the agent itself
+    install="npm install -g @google/gemini-cli",
+    launch=launch,
+    # Not GEMINI_*: it tells its tools GEMINI_CLI and more, which a Gemini in a Gemini would take for its own.
+    keeps=(
+        "GEMINI_API_KEY",
+        "GEMINI_API_KEY_AUTH_MECHANISM",
+        "GEMINI_CLI_CUSTOM_HEADERS",
+        "GEMINI_CLI_HOME",
+        "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
+        "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+        "GEMINI_CLI_USE_COMPUTE_ADC",
+        "GEMINI_DEFAULT_AUTH_TYPE",
+        "GEMINI_FORCE_FILE_STORAGE",
+        "GEMINI_MODEL",
+        "GEMINI_SANDBOX",
+        "GEMINI_SANDBOX_IMAGE",
+        "GEMINI_SYSTEM_MD",
+        "GEMINI_TELEMETRY_*",
+        "GOOGLE_*",
+        "CLOUD_SHELL",
+    ),
+    sets={
+        # Killing the process that it otherwise starts itself from leaves the real one running.
+        "GEMINI_CLI_NO_RELAUNCH": "true",
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "NO_COLOR": "1",
+    },
+    traps=(
+        Trap(
+            "deletes a conversation's history after it was resumed, unless its settings have "
+            "general.sessionRetention.enabled = false (google-gemini/gemini-cli#27368)"
+        ),
+        Trap("cannot resume a conversation in the minute in which it was begun, and damages it by trying"),
+        Trap("shows neither the input nor the output of most tools; the log has what it shows"),
+        Trap("forgets a tool call that a crash cut off"),
+        Trap("sends every tool result twice after a resume, which its API may refuse (#29365)"),
+        Trap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
+    ),
+    history=_history,
+)

@@ -1,0 +1,197 @@
+"""Where Gemini keeps its chats, and which file is meant."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from holdfast import timestamps
+from holdfast.agents.gemini.log import STARTS, Log, is_record
+from holdfast.transcripts import jsonl
+from holdfast.transcripts.jsonl import LONGEST, parse, plain
+from holdfast.transcripts.reader import Place
+
+FOLDER = ".gemini"
+
+_NAMED = re.compile(r"session-(\d{4}-\d\d-\d\dT\d\d-\d\d)-([0-9A-Za-z_-]{8})\.jsonl?")
+_SMALL = 1 << 16
+_UPDATED = re.compile(rb'"lastUpdated":"([^"]{1,40})"')
+
+
+def root(env: Mapping[str, str]) -> str:
+    """Where Gemini keeps what it has, for a user with that environment."""
+    home = env.get("GEMINI_CLI_HOME") or env.get("HOME") or os.path.expanduser("~")
+    return os.path.join(home, FOLDER)
+
+
+def chats(folder: str) -> Iterator[str]:
+    """The folders with chats below Gemini's own, or a folder that simply holds some."""
+    inner = os.path.join(folder, FOLDER)
+    top = os.path.join(inner if os.path.isdir(inner) else folder, "tmp")
+    projects = _listed(top)
+    found = [os.path.join(top, name, "chats") for name in projects]
+    below = [path for path in found if os.path.isdir(path)]
+    if not below:
+        own = os.path.join(folder, "chats")
+        below = [own] if os.path.isdir(own) else [folder]
+    yield from below
+
+
+def files(chats: str) -> list[str]:
+    """The sessions' files in a folder, oldest first; a subagent's are in a folder of their own."""
+    names = [name for name in _listed(chats) if name.startswith("session") and _is_log(name)]
+    return [os.path.join(chats, name) for name in names if os.path.isfile(os.path.join(chats, name))]
+
+
+def short(path: str) -> str | None:
+    """The 8 digits in a file's name."""
+    found = _NAMED.fullmatch(os.path.basename(path))
+    return found[2] if found else None
+
+
+def minute(path: str) -> str | None:
+    """The minute in a file's name, as in `clock`."""
+    found = _NAMED.fullmatch(os.path.basename(path))
+    return f"{found[1][:13]}:{found[1][14:]}" if found else None
+
+
+def twins(path: str) -> list[str]:
+    """The other files with the same 8 digits, which Gemini takes and deletes together."""
+    digits = short(path)
+    if digits is None:
+        return []
+    return [other for other in files(os.path.dirname(path)) if short(other) == digits and other != path]
+
+
+def subagents(path: str, native_id: str) -> list[str]:
+    """The files of the subagents that a session had."""
+    folder = os.path.join(os.path.dirname(path), native_id)
+    return [os.path.join(folder, name) for name in _listed(folder) if _is_log(name)]
+
+
+def head(path: str) -> Log:
+    """A file read as far as its first message, or all of it if there is none."""
+    log = Log()
+    with suppress(OSError), opened(path) as lines:
+        for line in lines:
+            log.take(line)
+            if log.said and log.header_ids:
+                break
+    return log
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Iterator[jsonl.Line]]:
+    """The lines of a log; of a file of before the log, its one object."""
+    with open(path, "rb") as file:
+        if path.endswith(".json"):
+            raw = file.read(LONGEST + 1)
+            value = parse(raw)
+            if isinstance(value, dict):
+                yield iter([jsonl.Line(number=0, offset=0, size=len(raw), value=value)])
+                return
+            file.seek(0)
+        yield jsonl.read(file, STARTS, accepts=is_record)
+
+
+def place(path: str) -> Place:
+    """What can be told of a session without reading all of it."""
+    path = os.path.abspath(path)
+    log = head(path)
+    native_id = next(iter(log.header_ids), None) or short(path) or os.path.basename(path).split(".")[0]
+    return Place(
+        agent="gemini",
+        native_id=native_id,
+        path=path,
+        cwd=cwd(path, log),
+        title=log.title,
+        updated_at=_updated(path) or log.updated_at,
+        form="subagent" if log.kind == "subagent" else ("json" if path.endswith(".json") else "jsonl"),
+    )
+
+
+def cwd(path: str, log: Log) -> str | None:
+    """The project's folder: as Gemini notes it beside the chats, in its list, or in the session itself."""
+    project = os.path.dirname(os.path.dirname(path))
+    root_file = os.path.join(project, ".project_root")
+    with suppress(OSError, ValueError), open(root_file, encoding="utf-8") as file:
+        if noted := plain(file.read(_SMALL).strip()):
+            return noted
+    listed = _projects(os.path.dirname(os.path.dirname(project)))
+    for folder, slug in listed.items():
+        if slug == os.path.basename(project) and _is_project(folder, log.project):
+            return plain(folder)
+    return log.cwd if log.cwd is not None and _is_project(log.cwd, log.project) else None
+
+
+def home_of(path: str) -> str | None:
+    """Gemini's own folder above a file of chats, if it lies where Gemini puts it."""
+    project = os.path.dirname(os.path.dirname(path))
+    top = os.path.dirname(project)
+    return os.path.dirname(top) if os.path.basename(top) == "tmp" else None
+
+
+def by_id(folder: str, name: str) -> list[str]:
+    """The files of a session, by its whole id or its first 8 digits."""
+    found = []
+    for where in chats(folder):
+        for path in files(where):
+            if short(path) not in (None, name[:8]):
+                continue
+            ids = head(path).header_ids
+            if name in ids or (len(name) == 8 and (short(path) == name or any(id[:8] == name for id in ids))):
+                found.append(path)
+    return found
+
+
+def main_files(paths: list[str]) -> list[str]:
+    """Of each session's files the one with its messages; several if several have some; else the newest."""
+    sessions: dict[tuple[str, str], list[tuple[str, bool]]] = {}
+    for path in paths:
+        log = head(path)
+        id = next(iter(log.header_ids), None) or short(path) or path
+        sessions.setdefault((os.path.dirname(path), id), []).append((path, log.said))
+    chosen = []
+    for found in sessions.values():
+        chosen += [path for path, full in found if full] or [found[-1][0]]
+    return chosen
+
+
+def _projects(home: str) -> dict[str, str]:
+    with suppress(OSError, ValueError), open(os.path.join(home, "projects.json"), "rb") as file:
+        value = parse(file.read(1 << 24))
+        listed = value.get("projects") if isinstance(value, dict) else None
+        if isinstance(listed, dict):
+            return {key: slug for key, slug in listed.items() if isinstance(slug, str)}
+    return {}
+
+
+def _is_project(folder: str, told: str | None) -> bool:
+    digest = hashlib.sha256(folder.encode(errors="surrogatepass")).hexdigest()
+    return told is None or told == digest
+
+
+def _updated(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _SMALL))
+            found = _UPDATED.findall(file.read(_SMALL))
+        told = timestamps.when_stamp(found[-1].decode(errors="replace")) if found else None
+        return told or timestamps.of_seconds(os.path.getmtime(path))
+    except OSError:
+        return None
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (OSError, ValueError):
+        return []
+
+
+def _is_log(name: str) -> bool:
+    return name.endswith((".jsonl", ".json"))

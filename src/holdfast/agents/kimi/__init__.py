@@ -1,0 +1,85 @@
+"""Kimi Code."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.agents import discovery
+from holdfast.agents.base import Agent, Launch, Trap
+from holdfast.agents.driver import Job
+from holdfast.transcripts.reader import Reader
+
+
+def behind(path: str) -> tuple[str, ...] | None:
+    """Its script and the node that was installed with it: the one on PATH may be too old for it."""
+    if not discovery.is_node_script(path):
+        return None
+    folders = discovery.packages(f"node-{discovery.system()}", path)
+    if "node_modules" in path.split(os.sep):
+        prefix = path[: path.index(f"{os.sep}node_modules{os.sep}")]
+        folders.append(os.path.dirname(prefix))  # PREFIX/lib/node_modules: node is PREFIX/bin/node
+    for folder in folders:
+        node = os.path.join(folder, "bin", "node")
+        if os.access(node, os.X_OK):
+            return (node, path)
+    return None
+
+
+def launch(job: Job) -> Launch:
+    """Over ACP, where it begins in the mode that asks."""
+    return Launch((*job.program, "acp", *job.args))
+
+
+def _history() -> Reader:
+    from holdfast.agents.kimi.reader import KimiReader
+
+    return KimiReader()
+
+
+AGENT = Agent(
+    name="kimi",
+    title="Kimi Code",
+    aliases=("kimi-code", "kimi-cli"),
+    protocols=("acp",),
+    driver="acp",
+    programs=("kimi",),
+    behind=behind,
+    install="npm install -g @moonshot-ai/kimi-code (needs Node 22.19 or later)",
+    launch=launch,
+    forks="whole",
+    # Not KIMI_*: KIMI_SESSION_ID and others are what a Kimi around us tells its tools.
+    keeps=(
+        "ANTHROPIC_*",
+        "GOOGLE_*",
+        "KIMI_API_KEY",
+        "KIMI_BASE_URL",
+        "KIMI_CODE_BASE_URL",
+        "KIMI_CODE_CUSTOM_HEADERS",
+        "KIMI_CODE_HOME",
+        "KIMI_CODE_OAUTH_HOST",
+        "KIMI_DISABLE_TELEMETRY",
+        "KIMI_LOOP_*",
+        "KIMI_MODEL_*",
+        "KIMI_OAUTH_HOST",
+        "KIMI_SHARE_DIR",
+        "KIMI_SHELL_PATH",
+        "KIMI_WEB_*",
+        "MOONSHOT_API_KEY",
+        "OPENAI_*",
+    ),
+    sets={"KIMI_CODE_NO_AUTO_UPDATE": "1", "NO_COLOR": "1"},
+    traps=(
+        Trap(
+            "kimi-cli is no longer maintained: this one only says so and exits with 0; "
+            "install @moonshot-ai/kimi-code instead",
+            since=(1, 51),
+            before=(2,),
+        ),
+        Trap("kimi-cli starts a new conversation under an id that it does not know", before=(2,)),
+        Trap(
+            "says that a turn ended well when its model failed; one without a last word is counted as failed"
+        ),
+        Trap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
+    ),
+    history=_history,
+)

@@ -1,0 +1,203 @@
+"""Where both products keep their sessions, and what a name means there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast import timestamps
+from holdfast.model.json_codec import decode
+from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts.reader import Place
+
+AGENT = "kimi"
+CODE, CLI = "kimi-code", "kimi-cli"
+INDEX = "session_index.jsonl"
+_WIRE = os.path.join("agents", "main", "wire.jsonl")
+_LARGEST_STATE = 4 * 1024 * 1024  # bytes
+_LONGEST = 1000  # characters of a title or a path
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A session's folder and its files."""
+
+    folder: str
+    form: str
+    wire: str | None = None
+    context: str | None = None  # kimi-cli only
+
+
+def root(env: Mapping[str, str]) -> str:
+    """`KIMI_CODE_HOME`, else the usual one; a user of kimi-cli alone may have set `KIMI_SHARE_DIR`."""
+    home = env.get("HOME") or os.path.expanduser("~")
+    usual = os.path.join(home, ".kimi-code")
+    if named := env.get("KIMI_CODE_HOME"):
+        return named
+    share = env.get("KIMI_SHARE_DIR")
+    return share if share and not os.path.isdir(usual) else usual
+
+
+def homes(root: str) -> list[str]:
+    """The products' folders that a root stands for: itself, and that of the older product beside it."""
+    found = [root]
+    if os.path.basename(os.path.normpath(root)) == ".kimi-code":
+        found.append(os.path.join(os.path.dirname(os.path.normpath(root)), ".kimi"))
+    if not os.path.isdir(os.path.join(root, "sessions")):
+        found += [os.path.join(root, name) for name in (".kimi-code", ".kimi", "kimi-home")]
+    return [home for home in found if os.path.isdir(os.path.join(home, "sessions"))]
+
+
+def session_at(path: str) -> Found | None:
+    """The session that a file or folder is, or lies in."""
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    above = os.path.dirname(os.path.dirname(folder))
+    if os.path.basename(os.path.dirname(folder)) == "agents" and not _is_session(folder, _WIRE):
+        # The file of a subagent means that one; its main one means the session.
+        if os.path.basename(folder) == "main":
+            return Found(folder=above, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
+        return Found(folder=folder, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
+    if _is_session(folder, _WIRE):
+        return Found(folder=folder, form=CODE, wire=os.path.join(folder, _WIRE))
+    happened, context = os.path.join(folder, "wire.jsonl"), os.path.join(folder, "context.jsonl")
+    if os.path.isfile(context):
+        told = happened if os.path.isfile(happened) else None
+        return Found(folder=folder, form=CLI, wire=told, context=context)
+    if os.path.isfile(happened):
+        form = CLI if _is_cli(happened) else CODE
+        return Found(folder=folder, form=form, wire=happened)
+    return None
+
+
+def sessions(home: str, cwd: str | None = None) -> Iterator[Found]:
+    """All sessions of a product's folder, or those in the folders that a cwd has there."""
+    above = os.path.join(home, "sessions")
+    for name in _names(above):
+        if cwd is not None and not _is_of(name, cwd):
+            continue
+        for session in _names(os.path.join(above, name)):
+            folder = os.path.join(above, name, session)
+            if os.path.isdir(folder) and (found := session_at(folder)) is not None:
+                yield found
+
+
+def by_id(home: str, id: str) -> Iterator[Found]:
+    """The sessions with that id; Kimi Code's may be named without what they all begin with."""
+    if not id or os.sep in id or id in (".", "..") or "\0" in id:
+        return
+    above = os.path.join(home, "sessions")
+    names = (id,) if id.startswith("session_") else (id, f"session_{id}")
+    for project in _names(above):
+        for name in names:
+            folder = os.path.join(above, project, name)
+            if os.path.isdir(folder) and (found := session_at(folder)) is not None:
+                yield found
+
+
+def place(found: Found, home: str | None = None) -> Place:
+    """A session as it is named outside."""
+    state = read_state(os.path.join(found.folder, "state.json"))
+    path = found.wire or found.context or found.folder
+    title = wire.word(state, "title") or wire.word(state, "custom_title")
+    cwd = wire.word(state, "cwd") or wire.word(state, "workDir")
+    if not cwd and found.form == CLI:
+        cwd = _cwd_of(found.folder, home)
+    updated = state.get("updatedAt")
+    return Place(
+        agent=AGENT,
+        native_id=wire.plain(wire.word(state, "id")) or os.path.basename(found.folder),
+        path=path,
+        cwd=_short(cwd),
+        title=_short(title),
+        updated_at=timestamps.of_millis(updated) or timestamps.when_stamp(updated) or _modified(path),
+        form=found.form,
+    )
+
+
+def read_state(path: str) -> dict[str, Any]:
+    """A small JSON file; empty if it is no such thing."""
+    try:
+        with open(path, "rb") as file:
+            told = wire.parse(file.read(_LARGEST_STATE))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def files(found: Found) -> list[str]:
+    """All files in a session's folder; of one that lies about alone, those that are known."""
+    if os.path.basename(found.folder).startswith("session_") or found.form == CLI:
+        return [
+            os.path.join(folder, name)
+            for folder, _, names in sorted(os.walk(found.folder))
+            for name in sorted(names)
+            if os.path.isfile(os.path.join(folder, name)) and not os.path.islink(os.path.join(folder, name))
+        ]
+    known = (found.wire, found.context, os.path.join(found.folder, "state.json"))
+    return [path for path in known if path is not None and os.path.isfile(path)]
+
+
+def _is_session(folder: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(folder, name))
+
+
+def _is_cli(path: str) -> bool:
+    """Whether a wire file is kimi-cli's: its records wrap their message, and its protocol is 1.6 or later."""
+    try:
+        with open(path, "rb") as file:
+            for raw in (file.readline(1 << 16), file.readline(1 << 16)):
+                try:
+                    record = decode(raw)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(record, dict) and "timestamp" in record and "message" in record:
+                    return True
+                if isinstance(record, dict) and record.get("type") != "metadata":
+                    return False
+    except OSError:
+        pass
+    return False
+
+
+def _is_of(name: str, cwd: str) -> bool:
+    for path in {os.path.normpath(cwd), os.path.realpath(cwd)}:
+        raw = path.encode(errors="surrogateescape")
+        if name.endswith("_" + hashlib.sha256(raw).hexdigest()[:12]):
+            return True
+        if name.split("_")[-1] == hashlib.md5(raw, usedforsecurity=False).hexdigest():
+            return True
+    return False
+
+
+def _cwd_of(folder: str, home: str | None) -> str:
+    """kimi-cli lists the folders that it was used in, and names those of their sessions by a hash."""
+    project = os.path.basename(os.path.dirname(folder))
+    home = home or os.path.dirname(os.path.dirname(os.path.dirname(folder)))
+    listed = read_state(os.path.join(home, "kimi.json")).get("work_dirs")
+    for entry in listed if isinstance(listed, list) else ():
+        path = wire.word(entry, "path") if isinstance(entry, dict) else ""
+        if path and _is_of(project, path):
+            return path
+    return ""
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _modified(path: str) -> str | None:
+    try:
+        return timestamps.of_seconds(os.stat(path).st_mtime)
+    except OSError:
+        return None
+
+
+def _short(text: str) -> str | None:
+    told = text.replace("\0", "").encode(errors="replace").decode()[:_LONGEST]
+    return told or None

@@ -1,0 +1,225 @@
+"""The SDK's `SessionStore` on ours: a session of ours for each of the SDK's, its entries in our log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from claude_agent_sdk import (
+    SessionKey,
+    SessionListSubkeysKey,
+    SessionStoreEntry,
+    SessionStoreListEntry,
+    SessionSummaryEntry,
+    fold_session_summary,
+)
+from claude_agent_sdk import SessionStore as SdkSessionStore
+
+from holdfast import errors, ids, timestamps
+from holdfast.agents.claude import AGENT
+from holdfast.claude_sdk import entries as entries_of
+from holdfast.claude_sdk import entries as shelves
+from holdfast.claude_sdk.entries import Shelf
+from holdfast.model import changes as c
+from holdfast.model.commit import Commit, Entry
+from holdfast.model.session import Session
+from holdfast.store.types import Store
+from holdfast.transcripts.jsonl import plain
+
+BY = "claude-agent-sdk"
+PAGE = 500
+TRIES = 100  # against others that write to the same session at the same moment
+NAMES = 64  # sessions whose open calls are remembered by name
+
+
+class SessionStore(SdkSessionStore):
+    """Transcripts that the SDK mirrors; durable in our log when `append` returns."""
+
+    def __init__(self, store: Store):
+        """On a store that the caller has opened, and closes."""
+        self._store = store
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._names: dict[str, dict[str, str]] = {}
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Add entries to a transcript, all or none; one whose uuid is there already adds nothing."""
+        if not entries:
+            return
+        name, subpath = _name(key), key.get("subpath") or ""
+        # Calls of one process keep their order; those of several are ordered by who commits first.
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:
+            for left in range(TRIES, 0, -1):
+                found = await self._find(key)
+                try:
+                    await self._store.commit(self._commit(key, subpath, entries, found))
+                    return
+                except (errors.VersionMismatch, errors.KeyTaken, errors.SessionDeleted):
+                    if left == 1:
+                        raise
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """All entries of a transcript, equal to what was appended; None if there is none."""
+        found, subpath = await self._find(key), key.get("subpath") or ""
+        if found is None or not found[1].holds(subpath):
+            return None
+        return await self._load(found[0].id, subpath, found[1].generation(subpath)) or None
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """The sessions of a project that have a main transcript."""
+        return [
+            {"session_id": shelf.session, "mtime": _millis(session)}
+            async for session, shelf in self._shelves(project_key)
+        ]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """The SDK's summaries of them, which `append` keeps up to date."""
+        return [await self._summary(*found) async for found in self._shelves(project_key)]
+
+    async def delete(self, key: SessionKey) -> None:
+        """Put a session into the trash with all its transcripts, or take one other transcript out of it."""
+        subpath = key.get("subpath") or ""
+        for left in range(TRIES, 0, -1):
+            found = await self._find(key)
+            if found is None:
+                return
+            session, shelf = found
+            if not subpath:
+                await self._store.delete(session.id, BY, "deleted through the SDK")
+                return
+            patch = shelf.without_subkey(subpath).patch_since(shelf)
+            try:
+                if patch:
+                    await self._store.patch_metadata(session.id, patch, session.version)
+                return
+            except (errors.VersionMismatch, errors.SessionDeleted):
+                if left == 1:
+                    raise
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """The transcripts beside the main one."""
+        found = await self._find(key)
+        return [] if found is None else [path for path in found[1].subkeys if found[1].holds(path)]
+
+    def _commit(
+        self,
+        key: SessionKey,
+        subpath: str,
+        entries: list[SessionStoreEntry],
+        found: tuple[Session, Shelf] | None,
+    ) -> Commit:
+        before = (
+            found[1] if found is not None else Shelf(project=key["project_key"], session=key["session_id"])
+        )
+        if subpath:
+            after = before.with_subkey(subpath)
+        elif before.main and before.summary is None:
+            after = before  # too long once: only all entries tell it
+        else:
+            after = before.with_summary(json.dumps(_fold(before, key, entries)))
+        changes: list[Entry] = []
+        if found is None:
+            session = ids.new(ids.SESSION)
+            cwd = next((cwd for told in entries if (cwd := plain(_plain(told).get("cwd")))), None)
+            host = socket.gethostname()
+            made = c.Create(agent=AGENT.name, key=_name(key), cwd=cwd, host=host, metadata=after.metadata())
+            changes.append(made)
+            if (token := plain(key["session_id"])) is not None:
+                protocol = AGENT.protocols[0]
+                changes.append(
+                    c.SeeToken(agent=AGENT.name, native_id=token, protocol=protocol, seen_in="sdk")
+                )
+        else:
+            session = found[0].id
+            if patch := after.patch_since(before):
+                changes.append(c.PatchMetadata(patch=patch, version=found[0].version))
+        return Commit(session, [*changes, *self._events(session, key, subpath, after, entries)])
+
+    def _events(
+        self, session: str, key: SessionKey, subpath: str, shelf: Shelf, entries: list[SessionStoreEntry]
+    ) -> list[Entry]:
+        names = self._names.pop(session, {})
+        self._names[session] = names
+        while len(self._names) > NAMES:
+            del self._names[next(iter(self._names))]
+        now, generation = timestamps.now(), shelf.generation(subpath)
+        return [
+            event
+            for told in entries
+            for event in entries_of.events(_plain(told), key["session_id"], subpath, generation, names, now)
+        ]
+
+    async def _load(self, session: str, subpath: str, generation: int) -> list[SessionStoreEntry]:
+        found: list[SessionStoreEntry] = []
+        after = 0
+        while page := await self._store.events(session, after=after, limit=PAGE):
+            after = page[-1].seq
+            for event in page:
+                told = entries_of.given(event.body, subpath, generation)
+                if told is not None:
+                    found.append(cast(SessionStoreEntry, told))
+        return found
+
+    async def _find(self, key: SessionKey | SessionListSubkeysKey) -> tuple[Session, Shelf] | None:
+        try:
+            session = await self._store.session(await self._store.resolve(_name(key)))
+        except errors.NotFound:
+            return None
+        shelf = shelves.of(session)
+        if session.state == "deleted":
+            return None
+        if shelf is None:
+            raise errors.MetadataUnreadable(
+                f"the metadata of {session.id} does not say what the SDK keeps in it"
+            )
+        return session, shelf
+
+    async def _shelves(self, project: str) -> AsyncIterator[tuple[Session, Shelf]]:
+        """The sessions of a project that have a main transcript, and what is there of each."""
+        before: str | None = None
+        seen: set[str] = set()
+        while True:
+            page = await self._store.sessions(
+                agent=AGENT.name, text=shelves.prefix(project), empty=True, before=before, limit=PAGE
+            )
+            for session in page.sessions:
+                shelf = shelves.of(session)
+                if shelf is None or shelf.project != project or not shelf.main or session.id in seen:
+                    continue
+                seen.add(session.id)
+                yield session, shelf
+            if page.next is None:
+                return
+            before = page.next
+
+    async def _summary(self, session: Session, shelf: Shelf) -> SessionSummaryEntry:
+        if shelf.summary is not None:
+            data = json.loads(shelf.summary)
+        else:
+            key: SessionKey = {"project_key": shelf.project, "session_id": shelf.session}
+            data = fold_session_summary(None, key, await self._load(session.id, "", 0))["data"]
+        return {"session_id": shelf.session, "mtime": _millis(session), "data": data}
+
+
+def _fold(before: Shelf, key: SessionKey, entries: list[SessionStoreEntry]) -> dict[str, Any]:
+    previous: SessionSummaryEntry | None = None
+    if before.summary is not None:
+        previous = {"session_id": before.session, "mtime": 0, "data": json.loads(before.summary)}
+    return fold_session_summary(previous, key, entries)["data"]
+
+
+def _name(key: SessionKey | SessionListSubkeysKey) -> str:
+    return shelves.key(key["project_key"], key["session_id"])
+
+
+def _plain(told: SessionStoreEntry) -> dict[str, Any]:
+    return cast(dict[str, Any], told)
+
+
+def _millis(session: Session) -> int:
+    """When it was written last, in the SDK's form of time."""
+    return int(timestamps.parse(session.updated_at) * 1000)

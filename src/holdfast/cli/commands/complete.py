@@ -1,0 +1,116 @@
+"""`holdfast complete -- WORD …`: what the last word of a command line may become; asked by a shell."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import common, output
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.store.sql import Sql
+
+MOST = 100  # sessions or tasks that are offered
+
+Candidate = tuple[str, str]  # the word, and what it is
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """The words up to the cursor, the unfinished one last."""
+    made = common.parser(name, "What the last word may become, a line each. For `holdfast completion`.")
+    made.add_argument("words", nargs="*")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the candidates that begin like the last word."""
+    words = given.words or [""]
+    for word, about in candidates(words[:-1], words[-1], given):
+        if word.startswith(words[-1]):
+            output.text(f"{word}\t{output.plain(about)}")
+    return 0
+
+
+def candidates(before: list[str], last: str, given: argparse.Namespace) -> Iterable[Candidate]:
+    """What may stand behind `before`."""
+    from holdfast.cli.main import COMMANDS
+
+    if not before:
+        return [(name, what) for name, (_, what) in COMMANDS.items()]
+    if before[0] not in COMMANDS:
+        return []
+    from importlib import import_module
+
+    command = import_module(f"holdfast.cli.commands.{COMMANDS[before[0]][0]}").parser(before[0])
+    if last.startswith("-"):
+        return [(o, a.help or "") for a in command._actions for o in a.option_strings if o.startswith("--")]
+    action = wanted(command._actions, before[1:])
+    return [] if action is None else values(action, given)
+
+
+def wanted(actions: list[argparse.Action], words: list[str]) -> argparse.Action | None:
+    """The option or place that the next word is for."""
+    places = [action for action in actions if not action.option_strings]
+    option = None
+    for word in words:
+        if option is not None:
+            option = None
+        elif word.startswith("-") and word != "-":
+            option = next((a for a in actions if word in a.option_strings and a.nargs is None), None)
+        elif len(places) > 1 or (places and places[0].nargs is None):
+            places.pop(0)
+    return option or (places[0] if places else None)
+
+
+def values(action: argparse.Action, given: argparse.Namespace) -> Iterable[Candidate]:
+    """What an option or a place can hold, as far as that is known."""
+    if action.choices is not None:
+        return [(str(choice), "") for choice in action.choices]
+    name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if name in ("AGENT", "agent") or action.dest == "agent":
+        return _agents(given)
+    if name in ("ID", "ID_OR_KEY") or action.dest == "key":
+        return _sessions(given)
+    return _tasks(given) if name == "TASK" else []
+
+
+def _agents(given: argparse.Namespace) -> list[Candidate]:
+    from holdfast import config
+    from holdfast.agents.registry import Registry
+
+    home, _ = common.place(given)
+    registry = Registry.from_config(config.load(home).get("agents", {}))
+    return [(agent.name, agent.title) for agent in registry.agents]
+
+
+def _sessions(given: argparse.Namespace) -> list[Candidate]:
+    from holdfast.store import reads
+
+    async def question(sql: Sql) -> list[dict[str, Any]]:
+        return (await reads.sessions(sql, state="all", limit=MOST))[0]
+
+    found = _asked(given, question)
+    named = [(s["key"], s["title"] or "") for s in found if s["key"] is not None]
+    return [*named, *[(s["id"], s["title"] or "") for s in found]]
+
+
+def _tasks(given: argparse.Namespace) -> list[Candidate]:
+    from holdfast.store import reads
+
+    async def question(sql: Sql) -> list[dict[str, Any]]:
+        return await reads.latest_tasks(sql, limit=MOST)
+
+    return [(t["id"], f"{t['status']}: {t['prompt']}"[:80]) for t in _asked(given, question)]
+
+
+def _asked(given: argparse.Namespace, question: Any) -> list[dict[str, Any]]:
+    """What the store tells; nothing where there is none, for a shell has no place for a complaint."""
+    from holdfast.store.readonly import ask
+
+    try:
+        found: list[dict[str, Any]] = ask(*common.place(given), question)
+    except HoldfastError:
+        return []
+    return found

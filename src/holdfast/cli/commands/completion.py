@@ -1,0 +1,65 @@
+"""`holdfast completion SHELL`: what a shell needs to complete our command lines."""
+
+from __future__ import annotations
+
+import argparse
+
+from holdfast.cli import common
+
+# Each asks `holdfast complete` with the words up to the cursor, and offers the lines that it prints.
+SCRIPTS = {
+    "bash": """\
+_holdfast() {
+    local line="${COMP_LINE:0:COMP_POINT}" last IFS
+    local -a words
+    IFS=' ' read -ra words <<< "$line"
+    [[ $line == *' ' ]] && words+=("")
+    last=${words[${#words[@]}-1]}
+    IFS=$'\\n'
+    COMPREPLY=($(holdfast complete -- "${words[@]:1}" 2>/dev/null | cut -f 1))
+    [ ${#COMPREPLY[@]} -gt 0 ] || compopt -o default 2>/dev/null
+    # Bash takes a colon for the end of a word, and keys have colons.
+    COMPREPLY=("${COMPREPLY[@]#"${last%"${last##*:}"}"}")
+}
+complete -F _holdfast holdfast
+""",
+    "zsh": """\
+#compdef holdfast
+_holdfast() {
+    local -a found
+    local line
+    for line in "${(@f)$(holdfast complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+        [[ -n $line ]] && found+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+    done
+    if (( $#found )); then _describe -t values holdfast found; else _files; fi
+}
+compdef _holdfast holdfast
+""",
+    "fish": """\
+function __holdfast_complete
+    set -l words (commandline -opc)
+    holdfast complete -- $words[2..-1] (commandline -ct) 2>/dev/null
+end
+complete -c holdfast -f -a '(__holdfast_complete)'
+complete -c holdfast -n 'test -z "$(__holdfast_complete)"' -F
+""",
+}
+
+HOWS = {
+    "bash": 'eval "$(holdfast completion bash)" in ~/.bashrc',
+    "zsh": 'eval "$(holdfast completion zsh)" in ~/.zshrc, after compinit',
+    "fish": "holdfast completion fish > ~/.config/fish/completions/holdfast.fish",
+}
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which shell."""
+    made = common.parser(name, "Print what a shell needs to complete commands, options, sessions and tasks.")
+    made.add_argument("shell", choices=tuple(SCRIPTS), help="; ".join(HOWS.values()))
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the script."""
+    print(SCRIPTS[given.shell], end="")
+    return 0

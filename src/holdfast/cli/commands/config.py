@@ -1,0 +1,92 @@
+"""`holdfast config`: what is in force, and from where."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast import config, settings
+from holdfast import settings as hub
+from holdfast.cli import common, output
+from holdfast.forges import settings as forges
+from holdfast.home import Home
+from holdfast.settings import HubSettings, RunSettings
+from holdfast.store.location import Location
+
+SECRET = ("secret", "password", "token", "key")  # parts of a name whose value is nobody's business
+HIDDEN = "(hidden)"
+
+
+class Row(NamedTuple):
+    """One setting."""
+
+    name: str
+    value: Any
+    source: str
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Nothing but the shared options."""
+    return common.parser(
+        name, "What is in force, and from where. A config that is wrong is an error that says so."
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Check the config, and print all of it."""
+    home, location = common.place(given)
+    rows = list(_rows(home, location, given))
+    if given.json:
+        output.json_line([row._asdict() for row in rows])
+        return 0
+    output.table(
+        ("SETTING", "VALUE", "FROM"),
+        [(row.name, _shown(row.value), row.source) for row in rows],
+    )
+    return 0
+
+
+def _rows(home: Home, location: Location, given: argparse.Namespace) -> Iterator[Row]:
+    yield Row("home", home.path, "$HOLDFAST_HOME" if os.environ.get("HOLDFAST_HOME") else "default")
+    yield Row("store", location.address.rpartition("@")[2], _store_source(given))
+    written = config.load(home)
+    for check in (settings.read, hub.settings_read, forges.read):
+        check(written)
+    yield from _table("run", RunSettings(), written.get("run", {}), home)
+    yield from _table("hub", HubSettings(), written.get("hub", {}), home)
+    for group in ("agents", "forges"):
+        for name, table in written.get(group, {}).items():
+            for key, value in table.items():
+                yield Row(f"{group}.{name}.{key}", _seen(key, value), home.config)
+
+
+def _store_source(given: argparse.Namespace) -> str:
+    if given.store:
+        return "--store"
+    return "$HOLDFAST_STORE" if os.environ.get("HOLDFAST_STORE") else "default"
+
+
+def _table(name: str, defaults: msgspec.Struct, written: dict[str, Any], home: Home) -> Iterator[Row]:
+    for field in msgspec.structs.fields(defaults):
+        value = written.get(field.name, getattr(defaults, field.name))
+        yield Row(
+            f"{name}.{field.name}",
+            _seen(field.name, value),
+            home.config if field.name in written else "default",
+        )
+
+
+def _seen(name: str, value: Any) -> Any:
+    """A value as it may be shown to whoever looks over the user's shoulder."""
+    if isinstance(value, dict):
+        return {key: _seen(key, each) for key, each in value.items()}
+    secret = any(part in name.lower() for part in SECRET)
+    return HIDDEN if secret and isinstance(value, str) and not name.endswith("_file") else value
+
+
+def _shown(value: Any) -> str:
+    return "-" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,256 @@
+"""`holdfast doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from holdfast import errors
+from holdfast.cli import common, output
+
+if TYPE_CHECKING:
+    from holdfast.doctor.plan import Diagnosis, Finding
+
+if TYPE_CHECKING:
+    from holdfast.doctor.plan import Diagnosis, Patient, Progress
+    from holdfast.doctor.receipts import Receipt
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+
+INDENT = "  "
+ALONE = "none: left alone"
+
+
+def show(found: Diagnosis) -> None:
+    """All findings and how many there are; where it is no terminal, one line for each."""
+    width = output.columns()
+    if width is None:
+        rows = [(f.subject, f.code, f.text, f.action or ALONE) for f in found.shown]
+        output.table(("SUBJECT", "CODE", "WHAT", "REPAIR"), rows)
+    else:
+        for line in lines(found.shown, max(width, 40)):
+            output.text(line)
+    safe = sum(finding.safe for finding in found.shown)
+    told = "1 finding" if len(found.shown) == 1 else f"{len(found.shown)} findings"
+    output.text(f"{found.path}: {told}, {safe} of them can be mended safely, the others are left alone")
+
+
+def lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
+    """The findings in as many lines as they need, none wider than that."""
+    mended = [finding for finding in findings if finding.safe]
+    if mended:
+        yield "CAN BE MENDED"
+        for finding in mended:
+            yield from _wrapped(f"{finding.subject}  {finding.code}", width, 1)
+            yield from _wrapped(finding.text, width, 2)
+            yield from _wrapped(f"→ {finding.action}", width, 2)
+    kinds: dict[str, dict[str, list[Finding]]] = {}
+    for finding in findings:
+        if not finding.safe:
+            kinds.setdefault(finding.code, {}).setdefault(finding.text, []).append(finding)
+    if kinds:
+        yield "LEFT ALONE"
+    for code, told in sorted(kinds.items(), key=lambda kind: sum(map(len, kind[1].values()))):
+        yield f"{INDENT}{code} ({sum(map(len, told.values()))})"
+        for text, alike in told.items():
+            yield from _wrapped(text, width, 2)
+            yield from _listed([finding.subject for finding in alike], width, 3)
+            for choice in {choice: None for finding in alike for choice in _choices(finding)}:
+                yield from _wrapped(f"? {choice}", width, 3)
+
+
+def _choices(finding: Finding) -> Iterator[str]:
+    """What a person may choose of, where the doctor will not."""
+    for candidate in finding.evidence.get("candidates", ()):
+        told = ", ".join(f"{key} {value}" for key, value in candidate["keys"].items())
+        yield f"{told}, from {candidate['path'] or candidate['source']}"
+
+
+def _wrapped(text: str, width: int, depth: int) -> list[str]:
+    begin = INDENT * depth
+    return textwrap.wrap(
+        output.plain(text), width, initial_indent=begin, subsequent_indent=begin, break_on_hyphens=False
+    )
+
+
+def _listed(names: Iterable[str], width: int, depth: int) -> Iterator[str]:
+    """Names beside each other, as many as there is room for."""
+    line = ""
+    for name in map(output.plain, names):
+        longer = f"{line}  {name}" if line else INDENT * depth + name
+        if line and len(longer) > width:
+            yield line
+            longer = INDENT * depth + name
+        line = longer
+    if line:
+        yield line
+
+
+# --- `holdfast doctor`.
+
+TARGETS = ("self", "hapi", "hermes")
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which patient, and whether to operate."""
+    made = common.parser(name, "Look for damage; nothing is changed without --apply or --undo.")
+    made.add_argument("target", nargs="?", choices=TARGETS, help="self (the default): our own home")
+    made.add_argument("path", nargs="?", help="of hapi or hermes: its home folder or its database")
+    made.add_argument(
+        "--choose",
+        metavar="SESSION=TOKEN",
+        action="append",
+        default=[],
+        help="the conversation that is meant, of several or as only you know; also with --apply",
+    )
+    do = made.add_mutually_exclusive_group()
+    do.add_argument("--apply", metavar="PLAN", help="the plan's fingerprint, or a file with --json output")
+    do.add_argument("--undo", metavar="RECEIPT", help="give back what an --apply changed, byte for byte")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Findings and a plan; with --apply or --undo, what was done."""
+    home, location = common.place(given)
+    if given.undo is not None:
+        return _undo(given, home)
+    target = given.target or "self"
+    if (target == "self") != (given.path is None):
+        raise errors.BadInput(
+            "doctor self takes no path" if target == "self" else f"say where the {target} install is",
+            hint="holdfast doctor [self | hapi PATH | hermes PATH]",
+        )
+    if given.apply is None:
+        _show(_look(given, target, home, location), given)
+        return 0
+    receipt = _apply(given, target, home, location)
+    _show_receipt(receipt, given.json)
+    return 0 if not receipt.problems else 1
+
+
+def _look(given: argparse.Namespace, target: str, home: Home, location: Location) -> Diagnosis:
+    if given.path is None:
+        import asyncio
+
+        from holdfast.doctor import own_home
+
+        return asyncio.run(own_home.diagnose(home, location))
+    from holdfast.doctor import operation
+
+    with _progress() as progress:
+        return operation.look(home, _patient(given, target), progress)
+
+
+def _apply(given: argparse.Namespace, target: str, home: Home, location: Location) -> Receipt:
+    plan = _fingerprint(given.apply, target)
+    with _progress() as progress:
+        if given.path is None:
+            import asyncio
+
+            from holdfast.doctor import own_home as own
+
+            return asyncio.run(own.apply(home, location, plan, progress))
+        from holdfast.doctor import operation
+
+        return operation.apply(home, _patient(given, target), plan, progress)
+
+
+def _patient(given: argparse.Namespace, target: str) -> Patient:
+    from holdfast.peers import patient
+
+    chosen = dict(choice.partition("=")[::2] for choice in given.choose)
+    if not all(chosen.values()) or (chosen and target != "hapi"):
+        raise errors.BadInput("--choose takes SESSION=TOKEN, and is for hapi")
+    return patient(target, given.path, os.environ, chosen)
+
+
+def _undo(given: argparse.Namespace, home: Home) -> int:
+    from holdfast.doctor import operation
+    from holdfast.doctor import own_home as own
+    from holdfast.peers import patient
+
+    receipt = operation.receipt_of(home, given.undo)
+    if given.target not in (None, receipt.target):
+        raise errors.BadInput(f"{receipt.id} is a receipt for {receipt.target}")
+    if receipt.target == own.TARGET:
+        own.undo(home, receipt)
+    else:
+        operation.undo(home, patient(receipt.target, receipt.path, os.environ), receipt)
+    if given.json:
+        output.json_line({**receipt.as_json(), "undone": True})
+    else:
+        for item in receipt.items:
+            output.text(f"as it was: {item.path}")
+        print(f"{receipt.id} is undone")
+    return 0
+
+
+def _fingerprint(given: str, target: str) -> str:
+    """What `--apply` was given: a fingerprint, a file of `doctor --json`, or `-` for stdin."""
+    if given != "-" and not os.path.exists(given):
+        return given
+    try:
+        if given == "-":
+            plan = json.load(sys.stdin)
+        else:
+            with open(given, encoding="utf-8") as file:
+                plan = json.load(file)
+        if plan["target"] != target:
+            raise errors.BadInput(f"{given} is a plan for {plan['target']}")
+        return str(plan["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise errors.BadInput(f"{given} is not a plan of the doctor's: {problem}") from None
+
+
+def _show(found: Diagnosis, given: argparse.Namespace) -> None:
+    if given.json:
+        output.json_line(found.as_json())
+        return
+    if not found.shown:
+        print("nothing is wrong")
+        return
+    show(found)
+    if not found.plan:
+        return
+    words = ["holdfast", "doctor", *(["self"] if given.path is None else [found.target, given.path])]
+    words += [word for choice in given.choose for word in ("--choose", choice)]
+    print(f"to mend that: {shlex.join([*words, '--apply', found.fingerprint])}")
+    if given.path is not None and (signs := _patient(given, found.target).running()):
+        output.text(f"but {found.target} is running: {'; '.join(signs)}; end it first")
+
+
+def _show_receipt(receipt: Receipt, as_json: bool) -> None:
+    if as_json:
+        output.json_line(receipt.as_json())
+        return
+    for finding, action in receipt.actions.items():
+        output.text(f"{finding}: {action}")
+    for path in receipt.kept:
+        output.text(f"  kept: {path}")
+    for problem in receipt.problems:
+        output.text(f"FAILED {problem}")
+    print(f"{len(receipt.actions)} repaired, {len(receipt.problems)} failed")
+    if receipt.sealed is None:
+        print(f"to take it back: holdfast doctor --undo {receipt.id}")
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """A bar that is gone when the work is over, however it ends."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from holdfast.cli.output import Bar
+
+    bar = Bar("doctor", 1.0)
+    try:
+        yield lambda done, of, what: bar.at((done + 1) / of, what, begins=done == 0)
+    finally:
+        bar.end()

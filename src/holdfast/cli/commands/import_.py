@@ -1,0 +1,182 @@
+"""`holdfast import`: adopt sessions that agents had without us."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast import durable_io, errors
+from holdfast.cli import common, native_args, output, process_pool
+from holdfast.cli.output import Bar
+from holdfast.home import Home
+from holdfast.runner.context import Context
+from holdfast.runner.service import opened
+from holdfast.transcripts.importer import Adopted, Came, adopt_all
+from holdfast.transcripts.reader import Place, Reader
+
+Json = dict[str, Any]
+
+HANDS = 4  # processes, at the most
+AT_ONCE = 4  # sessions that go to the store together
+WORTH = 4  # transcripts for which one more is started
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which sessions of which agent."""
+    made = common.parser(name, "Adopt an agent's existing sessions; none is taken twice.")
+    native_args.add_names(made, many=True)
+    made.add_argument("--cwd", metavar="DIR", help="only those of this folder")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Adopt them; one that cannot be read does not stop the rest."""
+    if given.agent == "hapi":
+        adopted, failed = asyncio.run(_hapi(given))
+    else:
+        reader, root = native_args.reader_of(given)
+        adopted, failed = _import(given, _places(given, reader, root))
+    new = [a for a in adopted if a["new"]]
+    events = sum(a["events"] for a in adopted)
+    if given.json:
+        output.json_line({"adopted": adopted, "failed": failed})
+    else:
+        here = len(adopted) - len(new)
+        sessions, records = output.many(len(new), "session"), output.many(events, "event")
+        print(f"{sessions} adopted, {here} already here, {records} added")
+    for problem in failed:
+        print(f"holdfast: {problem['path']}: {problem['message']}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _places(given: argparse.Namespace, reader: Reader, root: str) -> list[Place]:
+    if given.names:
+        return [place for name in given.names for place in _named(reader, root, name)]
+    cwd = os.path.realpath(given.cwd) if given.cwd else None
+    return sorted(reader.sessions(root, cwd), key=lambda place: place.updated_at or "")
+
+
+def _named(reader: Reader, root: str, name: str) -> list[Place]:
+    """The one session that is meant; of a whole install, all."""
+    if os.path.isdir(name):
+        return reader.find(root, name) or [native_args.one(reader, root, name)]
+    return [native_args.one(reader, root, name)]
+
+
+async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
+    """All sessions of hapi installs, each as one of the agent that it was held with."""
+    from holdfast.peers.hapi.database import place_of
+    from holdfast.peers.hapi.importer import adopt_install
+
+    home, location = common.place(given)
+    adopted: list[Json] = []
+    failed: list[Json] = []
+    with _alone(home):
+        async with opened(home, location, os.environ) as context:
+
+            def protocol(agent: str) -> str | None:
+                known = {found.name: found for found in context.registry.agents}
+                return known[agent].protocols[0] if agent in known else None
+
+            for name in given.names or [given.store_path or os.environ.get("HAPI_HOME", "~/.hapi")]:
+                path = place_of(name)
+                bar = Bar("importing", 0)
+                async for session, came in adopt_install(
+                    context.store, path, host=socket.gethostname(), protocol=protocol
+                ):
+                    bar.at(0, session)
+                    if isinstance(came, Adopted):
+                        adopted.append({"native_id": session, **came._asdict()})
+                    else:
+                        failed.append({"native_id": session, "path": path, "message": str(came)})
+                bar.end()
+    return adopted, failed
+
+
+def _import(given: argparse.Namespace, places: list[Place]) -> tuple[list[Json], list[Json]]:
+    home, location = common.place(given)
+    bar = Bar("importing", len(places))
+    bar.at(0)
+    done: dict[int, list[Json]] = {}
+    jobs = _jobs(places)
+
+    def tell(job: int, came: list[Json]) -> None:
+        done[job] = came
+        bar.at(sum(map(len, done.values())), jobs[job][-1].native_id)
+
+    async def adopt(given_out: Iterable[int], tell: process_pool.Tell) -> None:
+        reader, _ = native_args.reader_of(given)
+        async with opened(home, location, os.environ) as context:
+            for job in given_out:
+                tell(job, await _adopt(context, reader, jobs[job]))
+
+    def work(given_out: Iterable[int], tell: process_pool.Tell) -> None:
+        asyncio.run(adopt(given_out, tell))
+
+    with _alone(home):
+        process_pool.share(_hands(places), len(jobs), work, tell)
+    bar.end()
+    told = [one for job in sorted(done) for one in done[job]]
+    return [one for one in told if "message" not in one], [one for one in told if "message" in one]
+
+
+def _jobs(places: list[Place]) -> list[list[Place]]:
+    """Some sessions each, and those of one id together: one must find what the other made."""
+    of_id: dict[str, list[Place]] = {}
+    for place in places:
+        of_id.setdefault(place.native_id, []).append(place)
+    jobs: list[list[Place]] = []
+    for same in of_id.values():
+        if not jobs or len(jobs[-1]) >= AT_ONCE:
+            jobs.append([])
+        jobs[-1] += same
+    return jobs
+
+
+def _hands(places: list[Place]) -> int:
+    """How many processes are worth their start; a database of many sessions is copied for each of them."""
+    # Two for each core: one that waits for the disk, or for its turn to write, leaves it to another.
+    return min(HANDS, 2 * (os.cpu_count() or 1), len({place.path for place in places}) // WORTH)
+
+
+@contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """Be the only import in this home; also what a killed one forked is waited for."""
+    durable_io.make_folder(home.path)
+    path = os.path.join(home.path, "import.lock")
+    with durable_io.reported(path):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("holdfast: waiting for another import into this home", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+async def _adopt(context: Context, reader: Reader, places: list[Place]) -> list[Json]:
+    """What came of each session, or why nothing did."""
+
+    def protocol(place: Place) -> str | None:
+        return context.registry.get(place.agent).protocol_of(place.form)
+
+    host = socket.gethostname()
+    came = await adopt_all(context.store, reader, places, host=host, protocol=protocol)
+    return [_told(place, one) for place, one in zip(places, came, strict=True)]
+
+
+def _told(place: Place, came: Came) -> Json:
+    if isinstance(came, Adopted):
+        return {"native_id": place.native_id, **came._asdict()}
+    message = came.message if isinstance(came, errors.HoldfastError) else str(came)
+    return {"native_id": place.native_id, "path": place.path, "message": message}

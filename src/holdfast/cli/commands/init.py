@@ -1,0 +1,49 @@
+"""`holdfast init`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from holdfast.cli import common, output
+
+if TYPE_CHECKING:
+    from holdfast.home import Home
+    from holdfast.recovery.findings import Report
+    from holdfast.store.location import Location
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Nothing but the shared options."""
+    return common.parser(name, "Make the home and its store, or bring them up to this version.")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Make what is not there; what is there is healed, and nothing is replaced."""
+    import asyncio
+
+    home, location = common.place(given)
+    report = asyncio.run(_init(home, location))
+    if given.json:
+        import msgspec
+
+        output.json_line({"home": home.path, "report": msgspec.to_builtins(report)})
+        return 0
+    print(f"home   {home.path}")
+    print(f"store  {location.address.split('@')[-1]}, {output.many(report.sessions, 'session')}")
+    for done in report.done:
+        output.text(f"healed {done.subject}: {done.code}, {done.result}")
+    return 0
+
+
+async def _init(home: Home, location: Location) -> Report:
+    from holdfast import config
+    from holdfast.agents.registry import Registry
+    from holdfast.recovery.heal import open_healed
+
+    home.make()
+    rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
+    with home.lock("init"):
+        store, report = await open_healed(location, home, rules)
+        await store.close()
+    return report

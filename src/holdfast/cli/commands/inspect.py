@@ -1,0 +1,35 @@
+"""`holdfast inspect`: whether an agent's own session is sound."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from holdfast.cli import common, native_args, output
+from holdfast.transcripts.inspect import examine
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which session of which agent."""
+    made = common.parser(name, "Is an agent's own session sound, and how far has it come?")
+    native_args.add_names(made, many=False)
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print what was found; looking changes nothing."""
+    reader, root = native_args.reader_of(given)
+    home, _ = common.place(given)
+    found = examine(reader, root, given.name, home)
+    if given.json:
+        output.json_line(msgspec.to_builtins(found))
+        return 0
+    print(f"{found.native_id}  {'sound' if found.sound else 'NOT SOUND'}  {found.path or '(no file)'}")
+    complete = "none" if found.last_complete is None else found.last_complete
+    print(f"{found.turns} turns, last complete: {complete}")
+    for problem in found.problems:
+        output.text(f"  {problem.code}: {output.plain(problem.text)}")
+    for call in found.dangling:
+        output.text(f"  open call {output.plain(call.get('name'))} {output.plain(call.get('input'))[:200]}")
+    return 0

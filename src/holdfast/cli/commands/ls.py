@@ -1,0 +1,74 @@
+"""`holdfast ls`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import common, output
+from holdfast.store import reads
+from holdfast.store.readonly import ask
+
+if TYPE_CHECKING:
+    from holdfast.store.sql import Sql
+
+STATES = ("present", "live", "archived", "deleted", "all")
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """What can be asked of the list."""
+    made = common.parser(name, "List sessions, the latest first.")
+    made.add_argument("--state", choices=STATES, default="present", help="present: all but deleted")
+    made.add_argument("-a", "--agent", default="", help="only this agent's")
+    made.add_argument("--key", default="", help="only this key's")
+    made.add_argument("-q", "--text", default="", help="in title, key, cwd, branch, agent or id")
+    made.add_argument("--empty", action="store_true", help="also those in which nothing happened")
+    made.add_argument("-n", "--limit", type=int, default=50, help="how many (50)")
+    made.add_argument("--before", metavar="CURSOR", help="the page after the session of that cursor")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the list."""
+    home, location = common.place(given)
+
+    async def question(sql: Sql) -> tuple[list[dict[str, Any]], str | None]:
+        asking = {asked["session"] for asked in await reads.asked(sql)}
+        found, more = await reads.sessions(
+            sql,
+            state=given.state,
+            agent=given.agent,
+            key=given.key,
+            text=given.text,
+            empty=given.empty,
+            before=given.before,
+            limit=max(1, given.limit),
+        )
+        return [{**s, "asks": s["id"] in asking} for s in found], more
+
+    found, next_page = ask(home, location, question)
+    if given.json:
+        output.json_line(found)
+        return 0
+    if not found:
+        print("no sessions" + ("" if given.empty else " (--empty also shows those without a word)"))
+        return 0
+    output.table(
+        ("ID", "AGENT", "STATE", "TASK", "WHEN", "EVENTS", "KEY", "TITLE"),
+        [
+            (
+                s["id"],
+                s["agent"],
+                s["state"],
+                "asks" if s["asks"] else s["last_status"] or "-",
+                output.ago(s["updated_at"]),
+                s["events"],
+                s["key"] or "-",
+                s["title"] or "-",
+            )
+            for s in found
+        ],
+    )
+    if next_page:
+        print(f"more: holdfast ls --before {next_page}")
+    return 0

@@ -1,0 +1,92 @@
+"""`holdfast restore ID --native`: put transcripts back that their own tool deleted or cut."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from typing import Any
+
+from holdfast import config, errors, timestamps
+from holdfast.agents.base import Agent
+from holdfast.agents.registry import Registry
+from holdfast.cli import common, output
+from holdfast.cli.open_store import changing
+from holdfast.home import Home
+from holdfast.model.token import Token
+from holdfast.transcripts.backups import Difference, Native
+from holdfast.transcripts.reader import Reader, Uncopied
+
+WORTH = {"missing": "is gone", "shrunk": "was cut", "rewritten": "was rewritten"}
+
+
+def restore(given: argparse.Namespace) -> int:
+    """Show what is missing or cut, then put our copies back; what they replace is kept."""
+    home, _ = common.place(given)
+    registry = Registry.from_config(config.load(home).get("agents", {}))
+    natives = [_native(home, registry, token) for token in asyncio.run(_tokens(given))]
+    if not any(native.exists() for native in natives):
+        raise errors.NotFound("there is no copy of this transcript", hint=_why(natives))
+    done: list[dict[str, Any]] = []
+    for native in natives:
+        for found in native.differences():
+            if found.change in WORTH:
+                done.append(_put_back(given, native, found))
+    if given.json:
+        output.json_line(done)
+    elif not done:
+        print("nothing is missing or cut")
+    return 0
+
+
+def _put_back(given: argparse.Namespace, native: Native, found: Difference) -> dict[str, Any]:
+    went_on = found.rows == 0 and found.change == "rewritten"
+    if not given.json:
+        output.text(_shown(found))
+    kept = None if given.dry_run or went_on else native.restore(found, timestamps.now())
+    if kept and not given.json:
+        output.text(f"  put back; what lay there is {kept}")
+    told = {"path": found.path, "was": found.change, "copy": found.copy, "kept": kept}
+    return told if found.rows is None else {**told, "rows": found.rows}
+
+
+def _shown(found: Difference) -> str:
+    if found.rows is None:
+        size = os.path.getsize(found.copy)
+        return f"{found.path} {WORTH[found.change]}; the copy has {size:,} bytes"
+    if found.change == "rewritten":
+        return f"this session went on otherwise in {found.path}, which is left alone; see {found.copy}"
+    return f"this session {WORTH[found.change]} in {found.path}; {found.rows:,} rows to put back"
+
+
+def _native(home: Home, registry: Registry, token: Token) -> Native:
+    """The copies of a transcript that no living agent writes to."""
+    agent = registry.get(token.agent)
+    if agent.history is None:
+        raise errors.NotFound(f"Holdfast does not know how {agent.title} keeps its history")
+    reader = agent.history()
+    _refuse_owned(agent, reader, token.native_id)
+    return Native(home.native(token.agent, token.native_id), token.native_id, reader)
+
+
+def _why(natives: list[Native]) -> str:
+    told = [native.reader.uncopied for native in natives if isinstance(native.reader, Uncopied)]
+    return told[0] if told else "one is made before each resume and after each task"
+
+
+async def _tokens(given: argparse.Namespace) -> list[Token]:
+    home, location = common.place(given)
+    async with changing(home, location) as store:
+        found = await store.tokens(await store.resolve(given.session))
+    if not found:
+        raise errors.NoToken("this session has no token, so there is no transcript to put back")
+    return found
+
+
+def _refuse_owned(agent: Agent, reader: Reader, native_id: str) -> None:
+    root = reader.root(os.environ)
+    for place in reader.find(root, native_id):
+        if pids := reader.owners(root, place):
+            raise errors.SessionRunning(
+                f"{agent.title} is running with this session (process {pids[0]})", hint="end it first"
+            )

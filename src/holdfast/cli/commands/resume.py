@@ -1,0 +1,29 @@
+"""`holdfast resume`: go on with a session, if that is safe or somebody says so."""
+
+from __future__ import annotations
+
+import argparse
+
+from holdfast.cli import common
+from holdfast.cli import send as sending
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which session, how, and what to do there."""
+    made = common.parser(name, "Go on with a session; refused with the reasons where that is not safe.")
+    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
+    how = made.add_mutually_exclusive_group()
+    for word, what in (
+        ("fork", "in a copy of its conversation, up to the last whole turn"),
+        ("fresh", "in a new conversation, told of this one"),
+        ("anyway", "whatever the verdict is; that it was overruled is recorded"),
+    ):
+        how.add_argument(f"--{word}", dest="how", action="store_const", const=word, help=what)
+    made.set_defaults(how="resume")
+    sending.add_options(made)
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Queue it and follow it."""
+    return sending.send(given, session=given.session, how=given.how)

@@ -1,0 +1,125 @@
+"""`holdfast run`: queue a prompt, see that somebody works, and follow it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from holdfast import errors
+from holdfast.cli import background, common, output
+from holdfast.cli import send as sending
+from holdfast.cli.common import who
+from holdfast.cli.render import Teller
+from holdfast.store import reads
+from holdfast.store.readonly import Window
+
+if TYPE_CHECKING:
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+    from holdfast.store.sql import Row, Sql
+
+AGAIN_S = 2.0  # a second Ctrl-C within this time cancels
+ENDED: dict[str, type[errors.HoldfastError]] = {
+    "failed": errors.TaskFailed,
+    "cancelled": errors.TaskCancelled,
+    "interrupted": errors.TaskInterrupted,
+}
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """What to run, where and how."""
+    made = common.parser(name, "Run a prompt. Ctrl-C detaches, twice cancels; the agent outlives both.")
+    made.add_argument("-a", "--agent", help="claude, codex, gemini, … (`holdfast agents`)")
+    made.add_argument("--session", metavar="ID", help="go on in this session; refused where that is not safe")
+    made.add_argument("--key", help="your name for the thread; gone on with where safe, else begun anew")
+    made.add_argument("--fork", action="store_true", help="rather a copy than begun anew, where both will do")
+    made.add_argument("--cwd", metavar="DIR", help="where (here)")
+    made.add_argument("--worktree", action="store_true", help="in a git worktree and branch of its own")
+    sending.add_options(made)
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Queue it and follow it to its end; the exit status tells how it ended."""
+    return sending.send(
+        given,
+        agent=given.agent,
+        session=given.session,
+        key=given.key,
+        fork=given.fork,
+        cwd=os.path.abspath(given.cwd) if given.cwd else None,
+        worktree=given.worktree,
+    )
+
+
+def follow(home: Home, location: Location, session: str, task: str, as_json: bool) -> int:
+    """Print what a task does until it has ended; Ctrl-C leaves it running."""
+    if not as_json:
+        print(f"task {task} of session {session}", file=sys.stderr)
+    try:
+        ended = _follow(home, location, session, task, as_json)
+    except KeyboardInterrupt:
+        return _detach(home, location, session, task)
+    outcome = ended["outcome"] or {}
+    if moved := outcome.get("moved_to"):
+        return follow(home, location, moved["session"], moved["task"], as_json)
+    if ended["status"] == "succeeded":
+        return 0
+    stderr = str(outcome.get("stderr") or "").strip()
+    if stderr and not as_json:
+        print("\n".join(f"  {output.plain(line)}" for line in stderr.splitlines()[-20:]), file=sys.stderr)
+    hint = outcome.get("hint") or f"`holdfast log {session}` shows all of it"
+    raise ENDED[ended["status"]](
+        f"task {task} {ended['status']}: {ended['reason']}", hint=hint, task=task, session=session
+    )
+
+
+def _follow(home: Home, location: Location, session: str, task: str, as_json: bool) -> dict[str, Any]:
+    teller = Teller()
+    attention = background.Attention(home, location, who())
+    after = 0
+
+    async def page(sql: Sql) -> tuple[list[Row], dict[str, Any], str]:
+        state = (await reads.session_row(sql, session))["state"]
+        return await reads.log(sql, session, after), await reads.task(sql, task), state
+
+    with Window(home, location) as window:
+        while True:
+            rows, now, state = window.ask(page)
+            for row in rows:
+                after = row[0]
+                if row[3] != task:
+                    continue
+                if as_json:
+                    output.text(reads.event_json(row))
+                elif (shown := teller.told(row)) is not None:
+                    output.text(shown)
+            sys.stdout.flush()
+            if not rows and now["status"] in ("succeeded", *ENDED):
+                return now
+            if not rows:
+                if now["status"] == "queued" and state != "live":
+                    raise errors.IllegalChange(
+                        f"session {session} is {state}; its prompt waits there", task=task
+                    )
+                attention.pay()
+                window.wait()
+
+
+def _detach(home: Home, location: Location, session: str, task: str) -> int:
+    print(
+        f"\ndetached; the task goes on. `holdfast log -f {session}` comes back to it, "
+        f"Ctrl-C once more cancels it",
+        file=sys.stderr,
+    )
+    try:
+        time.sleep(AGAIN_S)
+    except KeyboardInterrupt:
+        from holdfast.cli.commands.cancel import cancel
+
+        cancel(home, location, task, who())
+        print(f"task {task} was asked to stop", file=sys.stderr)
+    return 130

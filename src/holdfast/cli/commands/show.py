@@ -1,0 +1,87 @@
+"""`holdfast show`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import common, output
+from holdfast.store import reads
+from holdfast.store.readonly import ask
+
+if TYPE_CHECKING:
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+    from holdfast.store.sql import Sql
+
+FIELDS = ("id", "title", "agent", "key", "state", "cwd", "host", "created_at", "updated_at", "events")
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which session."""
+    made = common.parser(name, "All about one session but its events.")
+    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print header, tokens and tasks."""
+    home, location = common.place(given)
+
+    async def question(sql: Sql) -> dict[str, Any]:
+        session = await reads.resolve(sql, given.session)
+        return {
+            "session": await reads.session(sql, session),
+            "tokens": await reads.tokens(sql, session),
+            "tasks": await reads.tasks(sql, session=session),
+        }
+
+    found = ask(home, location, question)
+    if given.json:
+        output.json_line(found)
+    else:
+        _print(found["session"], found["tokens"], found["tasks"])
+        _print_verdict(home, location, found["session"])
+    return 0
+
+
+def _print_verdict(home: Home, location: Location, session: dict[str, Any]) -> None:
+    """Whether a next prompt would go on with it; only for people, for it takes a look around."""
+    if session["state"] == "deleted" or not session["tasks"]:
+        return
+    import asyncio
+
+    from holdfast.cli.commands.verdict import verdict
+
+    found = asyncio.run(verdict(home, location, session["id"]))
+    for reason in found.reasons:
+        output.text(f"{'verdict':<13} {found.action}: {output.plain(reason.text)}")
+
+
+def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None:
+    lines = [(name, session[name]) for name in FIELDS]
+    if session["archive"]:
+        note = session["archive"]
+        lines.append(("archived", f"{note['at']} by {note['by']}: {note['reason']}"))
+    if session["deletion"]:
+        note = session["deletion"]
+        lines.append(("deleted", f"{note['at']} by {note['by']}: {note['reason']}"))
+    if session["worktree"]:
+        lines.append(("worktree", f"{session['worktree']['path']} ({session['worktree']['branch']})"))
+    if session["link"]:
+        lines.append(("goes on from", f"{session['link']['session']} ({session['link']['relation']})"))
+    if session["metadata_problem"]:
+        lines.append(("metadata", f"CANNOT BE READ: {session['metadata_problem']}"))
+    elif session["metadata"]:
+        lines.append(("metadata", f"{session['metadata']} (version {session['version']})"))
+    for name, value in lines:
+        if value is not None:
+            output.text(f"{name.replace('_', ' '):<13} {output.plain(value)}")
+    for token in tokens:
+        protocol = f" over {token['protocol']}" if token["protocol"] else ""
+        why = f": {token['reason']}" if token["reason"] else ""
+        shown = f"{token['native_id']} ({token['agent']}{protocol}, {token['status']}{why})"
+        output.text(f"{'token':<13} {output.plain(shown)}")
+    for task in tasks:
+        shown = f"{task['id']} {task['status']}, prompt {task['delivery']}: {task['prompt']}"
+        output.text(f"{'task':<13} {output.plain(shown)[:200]}")

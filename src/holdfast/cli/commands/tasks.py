@@ -1,0 +1,77 @@
+"""`holdfast tasks`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli import common, output, render
+from holdfast.store import reads
+from holdfast.store.readonly import ask
+
+if TYPE_CHECKING:
+    from holdfast.store.sql import Sql
+
+STATUSES = ("queued", "running", "unreachable", "succeeded", "failed", "cancelled", "interrupted")
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which tasks."""
+    made = common.parser(name, "Tasks, the latest first.")
+    made.add_argument("--session", metavar="ID", default="", help="only this session's")
+    made.add_argument("--status", choices=STATUSES, default="", help="only those")
+    made.add_argument("-n", "--limit", type=int, default=50, help="how many (50)")
+    made.add_argument(
+        "--settle",
+        action="store_true",
+        help="first see that somebody drives what runs, and settle what is gone",
+    )
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the list."""
+    home, location = common.place(given)
+    if given.settle:
+        from holdfast.cli import background
+        from holdfast.cli.common import who
+
+        background.start(home, location, None, who())
+
+    async def question(sql: Sql) -> list[dict[str, Any]]:
+        session = await reads.resolve(sql, given.session) if given.session else ""
+        tasks = await reads.latest_tasks(sql, session=session, status=given.status, limit=max(1, given.limit))
+        asked = await reads.asked(sql)
+        return [{**t, "asks": [a["body"] for a in asked if a["task"] == t["id"]]} for t in tasks]
+
+    found = ask(home, location, question)
+    if given.json:
+        output.json_line(found)
+        return 0
+    if not found:
+        print("no tasks")
+        return 0
+    output.table(
+        ("TASK", "SESSION", "STATUS", "PROMPT IS", "WHEN", "WHY", "PROMPT"),
+        [
+            (
+                t["id"],
+                t["session"],
+                t["status"],
+                t["delivery"],
+                output.ago(t["ended_at"] or t["started_at"] or t["queued_at"]),
+                _why(t)[:60],
+                " ".join(t["prompt"].split())[:200],
+            )
+            for t in found
+        ],
+    )
+    if asking := [t["id"] for t in found if t["asks"]]:
+        print(f"{len(asking)} wait for your answer: holdfast answer TASK allow|deny")
+    return 0
+
+
+def _why(task: dict[str, Any]) -> str:
+    if task["asks"]:
+        return "asks: " + ", ".join(render.call(body) for body in task["asks"])
+    return task["reason"] or "-"

@@ -1,0 +1,105 @@
+"""`holdfast up`: the hub, its page and a worker, in one process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from holdfast.cli import common, output
+from holdfast.cli.common import who
+from holdfast.errors import HoldfastError, StoreBusy
+
+if TYPE_CHECKING:
+    from holdfast.hub.server import Door
+    from holdfast.hub.state import Hub
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Where to listen."""
+    made = common.parser(name, "Run the hub: its API, its page and its worker; prints the address.")
+    made.add_argument("--host", metavar="H", help="the address to listen on (127.0.0.1)")
+    made.add_argument("--port", metavar="P", type=int, help="8420, or a free one where that is taken; 0: any")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Until SIGTERM or SIGINT; the agents go on."""
+    import asyncio
+
+    import msgspec
+    import uvloop
+
+    from holdfast import config, settings
+    from holdfast.client.discovery import door as door_of
+    from holdfast.forges import settings as forges
+    from holdfast.hub.lifecycle import live
+
+    home, location = common.place(given)
+    written = config.load(home)
+    forges.read(written)  # refuses what is wrong before anything is begun
+    chosen = settings.settings_read(written)
+    if given.host is not None:
+        chosen = msgspec.structs.replace(chosen, host=given.host)
+    if given.port is not None:
+        settings.check_port(given.port)
+        chosen = msgspec.structs.replace(chosen, port=given.port)
+
+    looking: list[asyncio.Task[None]] = []
+
+    def tell(door: Door, hub: Hub) -> None:
+        _tell(given, chosen.host, door, hub)
+        if not given.json:
+            looking.append(asyncio.create_task(_tell_adoptable(door)))
+
+    home.make()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    with ExitStack() as held:
+        try:
+            held.enter_context(home.lock("up"))
+        except StoreBusy as busy:
+            if there := door_of(home):
+                busy.hint = f"it is at {there.url}/?token={there.token}"
+            raise
+        runner = held.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        runner.run(live(home, location, dict(os.environ), who(), chosen, tell))
+    return 0
+
+
+async def _tell_adoptable(door: Door) -> None:
+    """Say whose sessions could be adopted, once that is known."""
+    try:
+        found = await door.adopting.adoptable()
+    except HoldfastError:  # the hub ends just now, or its store is away
+        return
+    for one in found:
+        what = output.many(one.sessions, "session")
+        told = f"{what} not here yet; `holdfast import {one.agent}` or the page adopts them"
+        print(f"holdfast: {one.agent}: {told}", file=sys.stderr)
+
+
+def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
+    """Say where it is, and what was put right."""
+    from holdfast.hub import auth
+
+    healed = hub.healed
+    if given.json:
+        print(json.dumps({"url": door.url, "token": door.token, "pid": os.getpid()}), flush=True)
+        return
+    if healed is not None:
+        for done in healed.done:
+            print(f"holdfast: healed {done.subject}: {done.code}, {done.result}", file=sys.stderr)
+        for problem in healed.problems:
+            print(f"holdfast: not healed: {problem}", file=sys.stderr)
+        for one in healed.settled:
+            print(output.settled(one.task, one.session, one.status, one.reason), file=sys.stderr)
+    if not auth.is_loopback(host):
+        print(f"holdfast: others can reach {host}; they need the token in this address", file=sys.stderr)
+    print(f"{door.url}/?token={door.token}", flush=True)
+    if sys.stderr.isatty():
+        print("holdfast: open that in a browser; Ctrl-C ends the hub, the agents go on", file=sys.stderr)

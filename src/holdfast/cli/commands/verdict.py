@@ -1,0 +1,100 @@
+"""`holdfast verdict`: may this session be gone on with, and why."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from holdfast import config, settings
+from holdfast.agents.discovery import find, version
+from holdfast.agents.registry import Registry
+from holdfast.cli import common, output
+from holdfast.home import Home
+from holdfast.model.event import Event
+from holdfast.model.session import Session
+from holdfast.model.task import Task
+from holdfast.model.token import Token
+from holdfast.resume.facts import Place, gather
+from holdfast.resume.verdict import Verdict, judge
+from holdfast.store import reads, rows
+from holdfast.store.location import Location
+from holdfast.store.readonly import ask
+from holdfast.store.sql import Sql
+from holdfast.store.store import as_event
+
+T = TypeVar("T")
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """Which session."""
+    made = common.parser(name, "May this session be gone on with? Looks, and changes nothing.")
+    made.add_argument("session", metavar="ID_OR_KEY", help="an id, its beginning, or a key")
+    made.add_argument("--fork", action="store_true", help="prefer a copy to a new conversation")
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the verdict and its reasons."""
+    home, location = common.place(given)
+    found = asyncio.run(verdict(home, location, given.session, fork=given.fork, whole=True))
+    if given.json:
+        output.json_line(msgspec.to_builtins(found))
+        return 0
+    print(f"{found.action}  session {found.session}, token {found.token or 'none'}")
+    for reason in found.reasons:
+        output.text(f"  {reason.code}: {output.plain(reason.text)}")
+    return 0
+
+
+async def verdict(
+    home: Home, location: Location, name: str, *, fork: bool = False, whole: bool = False
+) -> Verdict:
+    """The verdict on a session; `whole`: with the agent's version, which is dear to ask for."""
+    reading = Reading(home, location)
+    session = await reading.answer(lambda sql: reads.resolve(sql, name))
+    written = config.load(home)
+    agent = Registry.from_config(written.get("agents", {})).get((await reading.session(session)).agent)
+    env = {**os.environ, **settings.read(written).of(agent.name).env}
+    facts = await gather(reading, agent, Place(home, env, socket.gethostname()), session)
+    if whole and (program := find(agent, written.get("agents", {}).get(agent.name, {}), os.environ)):
+        facts = msgspec.structs.replace(facts, version=version(program))
+    return judge(facts, fork=fork)
+
+
+class Reading:
+    """A store that is only read, for facts."""
+
+    def __init__(self, home: Home, location: Location):
+        self._place = home, location
+
+    async def answer(self, question: Callable[[Sql], Awaitable[T]]) -> T:
+        """Ask in one consistent state."""
+        home, location = self._place
+        if location.kind == "postgres":
+            from holdfast.store.postgres.readonly import ask_once
+
+            return await ask_once(location.address, question)
+        return ask(home, location, question)
+
+    async def session(self, session: str) -> Session:
+        """A header."""
+        return rows.as_session(await self.answer(lambda sql: reads.session(sql, session)))
+
+    async def tokens(self, session: str) -> list[Token]:
+        """The lineage."""
+        return [rows.as_token(row) for row in await self.answer(lambda sql: reads.tokens(sql, session))]
+
+    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
+        """The tasks of a session, in order."""
+        found = await self.answer(lambda sql: reads.tasks(sql, session=session, status=status, limit=limit))
+        return [rows.as_task(view) for view in found]
+
+    async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:
+        """A page of its log."""
+        return [as_event(row) for row in await self.answer(lambda sql: reads.log(sql, session, after, limit))]

@@ -1,0 +1,53 @@
+"""Options that commands share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NoReturn
+
+from holdfast import home as homes
+from holdfast.home import Home
+from holdfast.store.location import Location, locate
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but an error is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line, and end."""
+        print(f"{self.prog}: {message} (`{self.prog} --help` tells more)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def parser(name: str, about: str) -> argparse.ArgumentParser:
+    """A command's parser with what every command takes."""
+    made = Parser(
+        prog=f"holdfast {name}",
+        description=about,
+        allow_abbrev=False,
+        # With a width of its own argparse does not import shutil to ask the terminal for one.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+    )
+    made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_argument("--store", metavar="URL", help="sqlite:///path/state.db or postgresql://…")
+    return made
+
+
+def place(options: argparse.Namespace) -> tuple[Home, Location]:
+    """The home and the store that are meant."""
+    home = Home(homes.default_path())
+    return home, locate(home, options.store)
+
+
+# --- Who is at the keyboard.
+
+
+def who() -> str:
+    """The person at the keyboard."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

@@ -1,0 +1,49 @@
+"""An agent's own sessions, as the commands that read them name them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from holdfast import config, errors
+from holdfast.agents.registry import Registry
+from holdfast.cli import common
+from holdfast.transcripts.reader import Place, Reader
+
+
+def add_names(made: argparse.ArgumentParser, *, many: bool) -> None:
+    """AGENT ID_OR_PATH [--in PATH]."""
+    made.add_argument("agent", metavar="AGENT", help="claude, codex, gemini, … (`holdfast agents`)")
+    if many:
+        made.add_argument("names", metavar="ID_OR_PATH", nargs="*", help="only these; else all of the agent")
+    else:
+        made.add_argument("name", metavar="ID_OR_PATH", help="the agent's own id, or a path")
+    made.add_argument("--in", dest="store_path", metavar="PATH", help="where its store is, if not as usual")
+
+
+def reader_of(given: argparse.Namespace) -> tuple[Reader, str]:
+    """The reader that is meant, and the root to read in."""
+    home, _ = common.place(given)
+    agent = Registry.from_config(config.load(home).get("agents", {})).get(given.agent)
+    if agent.history is None:
+        raise errors.BadInput(f"Holdfast does not know how {agent.title} keeps its history")
+    reader = agent.history()
+    root = os.path.abspath(given.store_path) if given.store_path else reader.root(os.environ)
+    if given.store_path and not os.path.exists(root):
+        raise errors.NotFound(f"there is nothing at {root}")
+    return reader, root
+
+
+def one(reader: Reader, root: str, name: str) -> Place:
+    """The one session that is meant."""
+    found = reader.find(root, name)
+    if not found:
+        raise errors.NotFound(
+            f"{reader.agent} has no session {name!r} in {root}", hint="--in PATH names another store"
+        )
+    if len(found) > 1:
+        paths = sorted({place.path for place in found})
+        raise errors.Ambiguous(
+            f"{len(found)} sessions are called {name!r}", hint=f"give a path: {', '.join(paths[:5])}"
+        )
+    return found[0]

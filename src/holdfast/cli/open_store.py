@@ -1,0 +1,29 @@
+"""A store opened for one change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from holdfast import config
+from holdfast.agents.registry import Registry
+from holdfast.store.open import open_store
+from holdfast.store.readonly import require
+
+if TYPE_CHECKING:
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+    from holdfast.store.store import BaseStore
+
+
+@asynccontextmanager
+async def changing(home: Home, location: Location) -> AsyncIterator[BaseStore]:
+    """The store of a home that is there."""
+    require(home, location)
+    rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
+    store = await open_store(location, home, rules)
+    try:
+        yield store
+    finally:
+        await store.close()

@@ -1,0 +1,100 @@
+"""Prompts on their way to a worker, as `run`, `resume` and `redispatch` send them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast import ids
+from holdfast.cli import background, common, output
+from holdfast.cli.common import who
+from holdfast.client.discovery import door
+from holdfast.errors import HubGone, StoreBusy
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Hub
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Hub
+
+T = TypeVar("T")
+
+
+def handed(home: Home, location: Location, call: Callable[[Hub], T], instead: Callable[[], T]) -> T:
+    """What the hub answers; where none runs, or it goes while we ask, what is done `instead`.
+
+    It may have heard us before it went, so both must be fit to be done after the other.
+    """
+    if door(home, location) is None:
+        return instead()
+    from holdfast.client.client import Hub
+
+    hub = Hub.of(home, location, who())
+    if hub is None:
+        return instead()
+    try:
+        return call(hub)
+    except (HubGone, StoreBusy):
+        return instead()
+
+
+# --- Prompts on their way to a worker, as `run`, `resume` and `redispatch` send them.
+
+
+def add_options(made: argparse.ArgumentParser) -> None:
+    """What every prompt can be sent with."""
+    made.add_argument("prompt", metavar="PROMPT", help="what to do; - reads it from standard input")
+    made.add_argument("--permissions", choices=("ask", "allow", "deny"), help="what it may do (ask)")
+    made.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop it after so long")
+    made.add_argument("--queue", action="store_true", help="wait behind what runs there; else it is refused")
+    made.add_argument("--no-brief", action="store_true", help="do not tell a fresh run of the one cut short")
+    made.add_argument("--detach", action="store_true", help="do not follow it")
+    made.add_argument("--no-hub", action="store_true", help="in this environment, also where a hub runs")
+
+
+def send(given: argparse.Namespace, **wish: Any) -> int:
+    """Queue it and follow it to its end; the exit status tells how it ended."""
+    from holdfast.cli.commands.run import follow
+
+    home, location = common.place(given)
+    wish |= {
+        "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
+        "permissions": given.permissions,
+        "time_limit_s": given.time_limit,
+        "queue": given.queue,
+        "brief": not given.no_brief,
+        "task": ids.new(ids.TASK),  # whoever hears of it twice knows it by this
+    }
+
+    def here() -> dict[str, Any]:
+        return background.start(home, location, {"wish": "prompt", **wish}, who())
+
+    made = here() if given.no_hub else handed(home, location, lambda hub: _over(hub, wish), here)
+    task, session = made["task"], made["session"]
+    if not given.detach:
+        return follow(home, location, session, task, given.json)
+    if given.json:
+        output.json_line(made)
+    else:
+        print(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
+    return 0
+
+
+def _over(hub: Hub, wish: dict[str, Any]) -> dict[str, Any]:
+    """Hand a wish over to the hub, which is somewhere else."""
+    how = wish.get("how")
+    if how is not None:
+        return {**hub.resume(**wish)}
+    return {**hub.dispatch(**{k: v for k, v in wish.items() if k != "how"}, here=_here())}
+
+
+def _here() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,328 @@
+"""The hub's calls.
+
+A prompt that is sent has the id of its task with it. So it may be sent again, through the hub or past it,
+when the connection broke and nobody knows whether it was heard: the same id is never queued twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from holdfast import errors, ids
+from holdfast.client import discovery
+from holdfast.client.http import Wire, part
+
+if TYPE_CHECKING:
+    from holdfast.client.stream import Message
+    from holdfast.home import Home
+    from holdfast.store.location import Location
+
+How = Literal["resume", "fork", "fresh", "anyway"]
+Permissions = Literal["ask", "allow", "deny"]
+
+
+class Dispatched(TypedDict):
+    """Where a prompt went."""
+
+    task: str
+    session: str
+
+
+class Session(TypedDict, total=False):
+    """A session's header; lists leave out its metadata."""
+
+    id: str
+    agent: str
+    state: str
+    created_at: str
+    updated_at: str
+    key: str | None
+    cwd: str | None
+    host: str | None
+    title: str | None
+    metadata: dict[str, Any] | None
+    version: int
+    events: int
+    messages: int
+    tasks: int
+    last_task: str | None
+    last_status: str | None
+
+
+class Task(TypedDict, total=False):
+    """One prompt and what became of it."""
+
+    id: str
+    session: str
+    prompt: str
+    status: str
+    queued_at: str
+    started_at: str | None
+    ended_at: str | None
+    reason: str | None
+    outcome: dict[str, Any] | None
+    options: dict[str, Any]
+
+
+class Event(TypedDict):
+    """One record of a session's log."""
+
+    seq: int
+    kind: str
+    body: dict[str, Any]
+    at: str
+    task: str | None
+    replayed: bool
+    origin: dict[str, Any] | None
+
+
+class Verdict(TypedDict):
+    """Whether a session may be gone on with, and why."""
+
+    action: str
+    reasons: list[dict[str, Any]]
+    session: str
+    token: Any
+
+
+class Page(TypedDict):
+    """Some sessions, and where the next ones begin."""
+
+    sessions: list[Session]
+    next: str | None
+
+
+# --- The hub's calls.
+
+BY_HAND = "by hand"  # the reason where none is given
+PAGE = 500  # events asked for at a time
+
+
+class Hub:
+    """A running hub; every call says what the hub says, or raises the error that it had."""
+
+    def __init__(
+        self, door: discovery.Door, by: str = "", look: Callable[[], discovery.Door | None] | None = None
+    ):
+        self._by = by
+        self._look = look or (lambda: door)  # where it is by now: a new one may have another port
+        self._wire = Wire(door, by)
+
+    @classmethod
+    def of(cls, home: Home, location: Location | None = None, by: str = "") -> Hub | None:
+        """The hub that runs on a home; None if none does."""
+
+        def look() -> discovery.Door | None:
+            return discovery.door(home, location)
+
+        door = look()
+        return None if door is None else cls(door, by, look)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self._wire.door.url
+
+    # --- prompts
+
+    def dispatch(
+        self,
+        prompt: str,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        session: str | None = None,
+        cwd: str | None = None,
+        here: str | None = None,
+        worktree: bool = False,
+        fork: bool = False,
+        queue: bool = False,
+        brief: bool = True,
+        permissions: Permissions | None = None,
+        time_limit_s: float | None = None,
+        task: str | None = None,
+    ) -> Dispatched:
+        """Queue a prompt where it belongs; `task` is the id that its task is to have."""
+        return self._send(
+            "/api/dispatch",
+            task,
+            {
+                "prompt": prompt,
+                "agent": agent,
+                "key": key,
+                "session": session,
+                "cwd": cwd,
+                "here": here,
+                "worktree": worktree,
+                "fork": fork,
+                "queue": queue,
+                "brief": brief,
+                "permissions": permissions,
+                "time_limit_s": time_limit_s,
+            },
+        )
+
+    def resume(
+        self,
+        session: str,
+        prompt: str,
+        *,
+        how: How = "resume",
+        queue: bool = False,
+        brief: bool = True,
+        permissions: Permissions | None = None,
+        time_limit_s: float | None = None,
+        task: str | None = None,
+    ) -> Dispatched:
+        """Go on with a session, if that is safe or somebody says so."""
+        return self._send(
+            f"/api/sessions/{part(session)}/resume",
+            task,
+            {
+                "prompt": prompt,
+                "how": how,
+                "queue": queue,
+                "brief": brief,
+                "permissions": permissions,
+                "time_limit_s": time_limit_s,
+            },
+        )
+
+    def redispatch(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
+        """Run interrupted tasks once more: all, or those of these threads."""
+        body = {"keys": None if keys is None else list(keys)}
+        answer: dict[str, Any] = self._asked("POST", "/api/redispatch", body)
+        return answer
+
+    def _send(self, path: str, task: str | None, wish: dict[str, Any]) -> Dispatched:
+        """Send a prompt, once more if the connection broke while the hub lives; the id keeps it one."""
+        named = {**wish, "task": task or ids.new(ids.TASK)}
+        try:
+            answer: Dispatched = self._asked("POST", path, named)
+        except errors.HubGone:
+            door = self._look()
+            if door is None:
+                raise
+            self._wire = Wire(door, self._by)
+            answer = self._asked("POST", path, named)
+        return answer
+
+    # --- tasks
+
+    def tasks(self, *, session: str | None = None, status: str | None = None, limit: int = 100) -> list[Task]:
+        """Tasks, the latest first."""
+        query = {"session": session, "status": status, "limit": limit}
+        answer: list[Task] = self._asked("GET", "/api/tasks", query=query)["tasks"]
+        return answer
+
+    def task(self, task: str) -> Task:
+        """One task."""
+        answer: Task = self._asked("GET", f"/api/tasks/{part(task)}")
+        return answer
+
+    def cancel(self, task: str, *, now: bool = False) -> Task:
+        """Ask a task to stop; the task as it is then."""
+        answer: Task = self._asked("POST", f"/api/tasks/{part(task)}/cancel", {"now": now})
+        return answer
+
+    def answer(self, task: str, answer: str, *, call: str | None = None) -> list[dict[str, Any]]:
+        """Allow or deny what an agent asks for; the answers as they were recorded."""
+        body = {"answer": answer, "call": call}
+        answered: list[dict[str, Any]] = self._asked("POST", f"/api/tasks/{part(task)}/permission", body)[
+            "answered"
+        ]
+        return answered
+
+    # --- sessions
+
+    def sessions(
+        self,
+        *,
+        state: str = "present",
+        agent: str | None = None,
+        key: str | None = None,
+        text: str | None = None,
+        empty: bool = False,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """A page of sessions, the latest first."""
+        query = {"state": state, "agent": agent, "key": key, "text": text, "empty": empty}
+        answer: Page = self._asked("GET", "/api/sessions", query={**query, "before": before, "limit": limit})
+        return answer
+
+    def session(self, session: str) -> Session:
+        """One session, by its id, a unique beginning of it, or its key."""
+        answer: Session = self._asked("GET", f"/api/sessions/{part(session)}")["session"]
+        return answer
+
+    def patch(
+        self, session: str, version: int, metadata: dict[str, Any] | None = None, title: str | None = None
+    ) -> Session:
+        """Merge into a session's metadata, seen at that version; or give it another title."""
+        body = {"version": version, "metadata": metadata, "title": title}
+        return self._changed("PATCH", session, "", body)
+
+    def archive(self, session: str, reason: str = BY_HAND) -> Session:
+        """Put a session away."""
+        return self._changed("POST", session, "/archive", {"reason": reason})
+
+    def unarchive(self, session: str) -> Session:
+        """Take it out again."""
+        return self._changed("POST", session, "/unarchive", {})
+
+    def delete(self, session: str, reason: str = BY_HAND) -> tuple[Session, str | None]:
+        """Move it into the trash; also why its worktree stays, where it does."""
+        answer = self._asked("DELETE", f"/api/sessions/{part(session)}", query={"reason": reason})
+        stays: str | None = answer.pop("worktree_stays")
+        return answer, stays
+
+    def restore(self, session: str) -> Session:
+        """Bring it back."""
+        return self._changed("POST", session, "/restore", {})
+
+    def trust(self, session: str, reason: str = BY_HAND) -> dict[str, Any]:
+        """Say that it is sound, though its last task did not end well; what was recorded."""
+        answer: dict[str, Any] = self._asked(
+            "POST", f"/api/sessions/{part(session)}/trust", {"reason": reason}
+        )
+        return answer
+
+    def verdict(self, session: str, *, fork: bool = False) -> Verdict:
+        """Whether it may be gone on with."""
+        answer: Verdict = self._asked("GET", f"/api/sessions/{part(session)}/verdict", query={"fork": fork})
+        return answer
+
+    def events(self, session: str, after: int = 0) -> Iterator[Event]:
+        """A session's log as it is now, from after that record."""
+        path = f"/api/sessions/{part(session)}/events"
+        at: int | None = after
+        while at is not None:
+            page = self._asked("GET", path, query={"after": at, "limit": PAGE})
+            yield from page["events"]
+            at = page["next"]
+
+    # --- live
+
+    def stream(
+        self, session: str | None = None, *, after: str | int | None = None, patience_s: float = 60.0
+    ) -> Iterator[Message]:
+        """Follow a session, or all of them, across restarts of the hub; see `following.follow`."""
+        from holdfast.client.stream import follow
+
+        path = "/api/stream" if session is None else f"/api/sessions/{part(session)}/stream"
+        return follow(self._look, path, None if after is None else str(after), patience_s)
+
+    def _changed(self, method: str, session: str, more: str, body: dict[str, Any]) -> Session:
+        answer: Session = self._asked(method, f"/api/sessions/{part(session)}{more}", body)
+        return answer
+
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        query: dict[str, Any] | None = None,
+    ) -> Any:
+        return self._wire.ask(method, path, body, query)

@@ -1,0 +1,109 @@
+"""A stream that goes on where it was when the connection, or the hub, was gone for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from typing import Any, NamedTuple
+
+from holdfast import errors
+from holdfast.client.discovery import Door
+from holdfast.client.http import Wire
+
+
+class Message(NamedTuple):
+    """One message of a stream: `event`, `partial`, `gap` or `closing`; "" where only a cursor was told."""
+
+    name: str
+    cursor: str | None
+    data: dict[str, Any]
+
+
+class Frames:
+    """Puts messages together; a comment is none, and what is not whole waits for the rest."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[Message]:
+        """The messages that are whole with this piece."""
+        *whole, self._rest = (self._rest + piece).replace(b"\r\n", b"\n").split(b"\n\n")
+        return [found for text in whole if (found := _message(text)) is not None]
+
+
+def _message(text: bytes) -> Message | None:
+    import json
+
+    name, cursor, data = "message", None, []
+    for line in text.split(b"\n"):
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match field:
+            case b"event":
+                name = value.decode()
+            case b"id":
+                cursor = value.decode()
+            case b"data":
+                data.append(value)
+    if data:
+        return Message(name, cursor, json.loads(b"\n".join(data)))
+    return None if cursor is None else Message("", cursor, {})
+
+
+# --- A stream that goes on where it was when the connection, or the hub, was gone for a while.
+
+QUIET_S = 45.0  # three heartbeats: whoever is silent for longer is gone
+PAUSE_S = 0.1  # before it is tried again; doubled each time
+MAX_PAUSE_S = 2.0
+
+
+def follow(
+    look: Callable[[], Door | None], path: str, after: str | None, patience_s: float
+) -> Iterator[Message]:
+    """Messages, each event once and in order; HubGone when no hub was there for `patience_s`.
+
+    A `gap` says that the hub could not go on from where we were. What comes then is from the start, or from
+    now, as it says.
+    """
+    last: str | None = None  # of the last event; before the first one, `after` says from where
+    pause, gone_at = PAUSE_S, time.monotonic()
+    while True:
+        try:
+            for message in _connection(look, path, after if last is None else None, last):
+                pause, gone_at = PAUSE_S, time.monotonic()
+                if message is None:
+                    continue
+                if message.cursor is not None:
+                    last = message.cursor
+                if message.name:
+                    yield message
+                gone_at = time.monotonic()  # whatever time our caller took
+        except (errors.HubGone, errors.StoreBusy) as problem:
+            if time.monotonic() - gone_at > patience_s:
+                raise errors.HubGone(f"no hub for {patience_s:.0f} s: {problem.message}") from None
+        time.sleep(pause)
+        pause = min(pause * 2, MAX_PAUSE_S)
+
+
+def _connection(
+    look: Callable[[], Door | None], path: str, after: str | None, last: str | None
+) -> Iterator[Message | None]:
+    """The messages of one connection, and None for each sign of life between them, until it ends."""
+    door = look()
+    if door is None:
+        raise errors.HubGone("no hub runs there")
+    frames = Frames()
+    with Wire(door).listening(path, {"after": after}, last, QUIET_S) as stream:
+        while True:
+            try:
+                piece = stream.read1(65536)
+            except (OSError, HTTPException, ValueError) as problem:
+                raise errors.HubGone(f"the stream broke: {problem!r}") from None
+            if not piece:
+                return
+            yield None
+            for message in frames.feed(piece):
+                if message.name == "closing":
+                    return
+                yield message

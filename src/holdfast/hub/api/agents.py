@@ -1,0 +1,51 @@
+"""Agents over HTTP: what is installed here, and what is known not to work with it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from litestar import get
+
+from holdfast.agents.installed import look
+from holdfast.hub.api.responses import TheHub, fails
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """One agent of the registry."""
+
+    name: str
+    title: str
+    aliases: list[str]
+    protocols: list[str]
+    runnable: bool
+    path: str | None
+    command: list[str] | None
+    version: str | None
+    install: str | None
+    problems: list[str]
+
+
+class Agents(msgspec.Struct, frozen=True):
+    """All of them."""
+
+    agents: list[Agent]
+
+
+@get(
+    "/api/agents",
+    operation_id="listAgents",
+    summary="What is installed here, and what is known not to work with it",
+    responses=fails(),
+)
+async def list_agents(hub: TheHub) -> Agents:
+    """Every agent of the registry; the look may be half a minute old."""
+    context = hub.context
+    found = hub.agents.get("")
+    if found is None:
+        seen = await asyncio.to_thread(look, context.registry, context.settings.tables, context.env)
+        found = hub.agents.keep("", seen)
+    return Agents(msgspec.convert(found, list[Agent]))
+
+
+ROUTES = [list_agents]

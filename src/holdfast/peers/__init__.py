@@ -1,0 +1,41 @@
+"""The programs that the doctor knows, by the name that the command line has for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from holdfast import errors
+from holdfast.doctor.plan import Patient
+
+
+def _hapi(path: str, env: Mapping[str, str], chosen: Mapping[str, str]) -> Patient:
+    from holdfast.peers.hapi.install import HapiInstall
+
+    return HapiInstall(path, env, chosen)
+
+
+def _hermes(path: str, env: Mapping[str, str], chosen: Mapping[str, str]) -> Patient:
+    from holdfast.peers.hermes.install import HermesInstall
+
+    return HermesInstall(path, env)
+
+
+Make = Callable[[str, Mapping[str, str], Mapping[str, str]], Patient]
+
+PATIENTS: dict[str, Make] = {"hapi": _hapi, "hermes": _hermes}
+
+
+def patient(
+    target: str, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None
+) -> Patient:
+    """The install of that program at that path; NotFound if nothing is there.
+
+    `chosen`: the token that a person named for a session, where several could be meant.
+    """
+    real = os.path.realpath(os.path.expanduser(path))
+    if not os.path.exists(real):
+        raise errors.NotFound(
+            f"there is nothing at {path}", hint=f"name {target}'s home (usually ~/.{target}) or its database"
+        )
+    return PATIENTS[target](real, env, chosen or {})

@@ -1,0 +1,81 @@
+"""The repairs of one look: each a change of one row, and no two of them take the same conversation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.doctor.plan import Check, DatabaseStep, Finding, Statement
+from holdfast.peers.hapi.candidates import CHOICE, Candidate
+from holdfast.peers.hapi.database import TOKENS
+from holdfast.peers.hapi.sessions import Session
+
+_SET = (
+    "update sessions set metadata = ?, metadata_version = metadata_version + 1, seq = seq + 1"
+    " where rowid = ? and id = ? and cast(metadata as blob) is cast(? as blob)"
+    " and metadata_version is ? and seq is ?"
+)
+_NOW = "select metadata, metadata_version from sessions where id = ?"
+
+Token = tuple[str, str]  # the metadata's key, and its value
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """What is to be done to one session's row."""
+
+    session: str
+    statement: Statement
+    check: Check
+    tokens: frozenset[Token]
+    chosen: bool  # by a person, who knows what else has that token
+
+
+def repair_of(session: Session, candidate: Candidate) -> Repair | None:
+    """The change that gives a session what it lacks; None if its row cannot be changed as hapi would."""
+    row, old = session.row, session.metadata.text
+    text = session.metadata.with_keys(candidate.keys)
+    if text is None or not row.named or not _counts(row.version) or not _counts(row.seq):
+        return None
+    try:
+        was = None if old is None else old.decode()
+    except UnicodeDecodeError:
+        return None
+    return Repair(
+        session=row.id,
+        statement=Statement(_SET, (text, row.rowid, row.id, was, row.version, row.seq)),
+        check=Check(_NOW, (row.id,), [(text, row.version + 1)]),
+        tokens=frozenset((key, value) for key, value in candidate.keys.items() if key in TOKENS),
+        chosen=candidate.source == CHOICE,
+    )
+
+
+def _counts(value: object) -> bool:
+    """Whether it is a number that one can be added to."""
+    return isinstance(value, int) and abs(value) < 1 << 62
+
+
+def contested(repairs: Iterable[Repair]) -> set[str]:
+    """The sessions that would get a token that another one gets too; hapi makes one row of such two."""
+    repairs = list(repairs)
+    count = Counter(token for repair in repairs for token in repair.tokens)
+    return {r.session for r in repairs if not r.chosen and any(count[token] > 1 for token in r.tokens)}
+
+
+def step(path: str, repairs: Sequence[Repair], findings: Iterable[Finding]) -> DatabaseStep:
+    """All of them, in one transaction."""
+    return DatabaseStep(
+        path=path,
+        statements=[repair.statement for repair in repairs],
+        checks=[repair.check for repair in repairs],
+        findings=tuple(finding.id for finding in findings if finding.action),
+    )
+
+
+def left_alone(finding: Finding, why: str = "") -> Finding:
+    """The same finding, without a repair."""
+    if finding.action is None:
+        return finding
+    return replace(finding, action=None, text=f"{finding.text}; {why}" if why else finding.text)

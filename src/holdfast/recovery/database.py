@@ -1,0 +1,289 @@
+"""A SQLite file that may be damaged: is it sound, and how to put it aside."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from contextlib import suppress
+
+import apsw
+
+from holdfast import durable_io, errors, ids, timestamps
+from holdfast.home import Home
+from holdfast.model.event import Record
+from holdfast.recovery import mirror_reader
+from holdfast.recovery.findings import Done, Finding, signature
+from holdfast.recovery.restore import adopt
+from holdfast.store.mirror import format
+from holdfast.store.sqlite import migrations
+from holdfast.store.sqlite.connection import open_reader, open_writer, translated
+from holdfast.store.sqlite.sql import SqliteSql
+from holdfast.store.store import BaseStore
+
+SMALL = 64 * 1024 * 1024  # bytes; a file up to this size is read whole at every start
+FOLDER = "-database"  # the end of the name of a folder in quarantine that holds one
+BESIDE = ("", "-wal", "-shm", "-journal")  # a journal left behind would be played into the next database
+TABLES = frozenset({"meta", "session", "log", "token", "task"})
+
+ASIDE = "put it into quarantine and rebuild it from the mirrors"
+
+
+def examine(path: str, home: Home, deep: bool) -> Finding | None:
+    """What is wrong with the database file, if anything; SchemaNewer if a newer Holdfast wrote it."""
+    if os.path.isdir(path):
+        raise errors.StoreUnreadable(f"{path} is a directory, not a database")
+    there, wal = os.path.lexists(path), _size(path + "-wal")
+    if not (there and _size(path)) and not wal and not has_mirrors(home):
+        return None  # a first start, maybe one that was cut short
+    if not there:
+        return _finding("database_missing", path, "the database is gone; its sessions are in their mirrors")
+    if not _size(path):
+        return _finding("database_empty", path, "the database has zero bytes")
+    problem = _read_through(path, deep or _size(path) + wal <= SMALL)
+    return None if problem is None else damaged(path, problem)
+
+
+def damaged(path: str, problem: str) -> Finding:
+    """The finding of a database that cannot be read, for that reason."""
+    why = f"the database cannot be read: {' '.join(problem.split())}"
+    return _finding("database_damaged", path, why)
+
+
+def is_damage(problem: errors.StoreUnreadable) -> bool:
+    """Whether what could not be read was the file's content, not the way to it."""
+    return isinstance(problem.__cause__, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError))
+
+
+def _finding(code: str, path: str, why: str) -> Finding:
+    return Finding(
+        code=code,
+        subject=os.path.basename(path),
+        text=why,
+        action=ASIDE,
+        evidence={"bytes": _size(path)},
+        signature=signature(path),
+    )
+
+
+def _read_through(path: str, whole: bool) -> str | None:
+    """What SQLite says against the file: of all its pages, or of its headers only."""
+    try:
+        with translated(path):
+            if _size(path + "-journal"):
+                # A first start was cut short while it chose WAL; only a writer may take that back.
+                open_writer(path).close()
+            db = open_reader(path)
+            try:
+                _refuse_foreign(db, path)
+                version = migrations.check(db, path)
+                if version == 0:
+                    return "it has no tables of Holdfast's"
+                if whole and version == migrations.newest() and _shape(db) != _our_shape():
+                    return "its tables are not what this version makes"
+                if whole:
+                    rows = db.execute("pragma integrity_check(3)").fetchall()
+                    if rows != [("ok",)]:
+                        return "; ".join(str(row[0]) for row in rows)
+                for table in ("meta", "session", "token", "task"):
+                    db.execute(f"select count(*) from {table}").fetchone()
+                db.execute("select max(id) from log").fetchone()
+                if db.execute("select value from meta where name = 'epoch'").fetchone() is None:
+                    return "its feed has no name"
+            finally:
+                db.close()
+    except (errors.SchemaNewer, NotOurs):
+        raise
+    except errors.StoreUnreadable as problem:
+        return str(problem)
+    return _too_short(path)
+
+
+def _shape(db: apsw.Connection) -> dict[str, list[str]]:
+    """Tables with their columns, and indexes: what statements name."""
+    names = [name for (name,) in db.execute("select name from sqlite_schema where name not like 'sqlite_%'")]
+    return {name: [row[1] for row in db.execute(f"pragma table_info('{name}')")] for name in sorted(names)}
+
+
+def _our_shape() -> dict[str, list[str]]:
+    db = migrations.in_memory()
+    try:
+        return _shape(db)
+    finally:
+        db.close()
+
+
+class NotOurs(errors.StoreUnreadable):
+    """That database belongs to another program; it is left alone."""
+
+
+def _refuse_foreign(db: apsw.Connection, path: str) -> None:
+    """A sound database without any of our tables is somebody's, not a damaged one of ours."""
+    tables = {name for (name,) in db.execute("select name from sqlite_schema where type = 'table'")}
+    if tables and tables.isdisjoint(TABLES):
+        raise NotOurs(f"{path} is a database, but not one of Holdfast's", hint="choose another path")
+
+
+def _too_short(path: str) -> str | None:
+    """A file cut behind pages that nobody has asked for yet."""
+    if _size(path + "-wal"):
+        return None  # the newest pages may be only there
+    with open(path, "rb") as file:
+        header = file.read(100)
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    pages = int.from_bytes(header[28:32], "big")
+    if _size(path) < page * pages:
+        return f"it has {_size(path):,} of {page * pages:,} bytes"
+    return None
+
+
+def put_aside(path: str, home: Home, why: str) -> list[str]:
+    """Move a database and what belongs to it into quarantine, with a note; where it is now."""
+    quarantine, name = home.quarantine, f"{timestamps.now().replace(':', '')}{FOLDER}"
+    beside = os.path.dirname(path)
+    if os.stat(beside).st_dev != os.stat(quarantine).st_dev:
+        quarantine = beside  # files do not move between disks; and it may be large
+    present = [path + ending for ending in BESIDE if os.path.lexists(path + ending)]
+    if not present:
+        return []
+    folder = os.path.join(quarantine, name)
+    durable_io.make_folder(folder)
+    note = json.dumps({"from": path, "why": why, "at": timestamps.now()}, indent=1)
+    durable_io.create(os.path.join(folder, "note.json"), [note.encode()])
+    return durable_io.move_together(present, folder)
+
+
+def unfinished(path: str, home: Home) -> list[str]:
+    """Databases that were put aside, and whose records have not all been asked for yet."""
+    found = []
+    for parent in dict.fromkeys((home.quarantine, os.path.dirname(path))):
+        for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+            kept = os.path.join(parent, name, os.path.basename(path))
+            if name.endswith(FOLDER) and os.path.isfile(kept) and not os.path.lexists(_finished(kept)):
+                found.append(kept)
+    return found
+
+
+def finish(kept: str) -> None:
+    """Note that a database that was put aside has nothing more to give."""
+    with suppress(FileExistsError):
+        durable_io.create(_finished(kept), [json.dumps({"at": timestamps.now()}).encode()])
+
+
+def _finished(kept: str) -> str:
+    return os.path.join(os.path.dirname(kept), "rebuilt.note.json")
+
+
+def has_mirrors(home: Home) -> bool:
+    """Whether there is any mirror to rebuild from."""
+    for folder in (home.sessions, home.trash):
+        if os.path.isdir(folder) and any(n.endswith(".jsonl") for n in os.listdir(folder)):
+            return True
+    return False
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
+
+
+# --- What a damaged database still gives that no mirror has.
+
+PAGE = 100
+
+log = logging.getLogger(__name__)
+
+
+async def salvage(store: BaseStore, home: Home, path: str) -> list[Done]:
+    """Adopt the records of a quarantined database that follow what whole mirrors had."""
+    if os.path.getsize(path) == 0:
+        return []
+    try:
+        old = open_reader(path)
+    except (errors.HoldfastError, apsw.Error, UnicodeDecodeError) as problem:
+        log.warning("nothing can be read of the damaged database: %s", problem)
+        return []
+    done = []
+    try:
+        for n, session, _state, _seq, *_ in await SqliteSql(old).rows("heads"):
+            if not (isinstance(session, str) and ids.is_id(session, ids.SESSION)):
+                continue
+            added = await _one(store, home, SqliteSql(old), n, session)
+            if added:
+                done.append(
+                    Done(
+                        finding=f"salvaged:{session}",
+                        code="salvaged",
+                        subject=session,
+                        result=f"{added} records were only in the damaged database",
+                    )
+                )
+    except (apsw.Error, UnicodeDecodeError) as problem:
+        log.warning("the damaged database could be read in part only: %s", problem)
+    finally:
+        old.close()
+    return done
+
+
+async def _one(store: BaseStore, home: Home, old: SqliteSql, n: int, session: str) -> int:
+    proven: dict[int, Record] = {}
+    try:
+        have = (await store.session(session)).events
+    except errors.NotFound:
+        have, proven = 0, _proven(home, session)
+    # With the last record that is there, so that it is seen whether both tell the same story.
+    records = await _readable(old, n, session, max(0, have - 1))
+    records = [proven.get(record.seq, record) for record in records]
+    while records and (found := proven.get(records[-1].seq + 1)) is not None:
+        records.append(found)
+    while records and not records[-1].last:
+        records.pop()
+    try:
+        return await adopt(store, session, records, give_way=False) if records else 0
+    except errors.HoldfastError as problem:
+        log.warning("what the damaged database has of %s cannot be used: %s", session, problem)
+        return 0
+
+
+def _proven(home: Home, session: str) -> dict[int, Record]:
+    """What a damaged mirror has that its checksums vouch for; of a damaged database nothing does."""
+    for path in (home.mirror(session), home.trashed(session)):
+        if os.path.isfile(path) and not os.path.islink(path):
+            with suppress(OSError):
+                pieces = mirror_reader.read(session, path)
+                return {record.seq: record for piece in pieces for record in piece.proven}
+    return {}
+
+
+async def _readable(old: SqliteSql, n: int, session: str, after: int) -> list[Record]:
+    """The records after a seq, up to the first that cannot be read."""
+    records: list[Record] = []
+    page = PAGE
+    while True:
+        try:
+            rows = await old.rows("log", n=n, after=after + len(records), limit=page)
+        except (apsw.Error, UnicodeDecodeError) as problem:
+            if page > 1:
+                page = 1  # one of these is damaged; take what is before it
+                continue
+            log.warning("the log of %s could be read in part only: %s", session, problem)
+            return records
+        if not rows:
+            return records
+        for row in rows:
+            record = Record(*row)
+            if record.seq != after + len(records) + 1 or not _is_record(session, record):
+                return records
+            records.append(record)
+
+
+def _is_record(session: str, record: Record) -> bool:
+    """Whether it could have been written: SQLite gives back whatever a damaged page holds."""
+    try:
+        data, _ = format.write(session, record)
+        return format.read(session, data[:-1]).record == record and mirror_reader.is_sound(record)
+    except (format.BadLine, TypeError, ValueError):
+        return False

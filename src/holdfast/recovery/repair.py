@@ -1,0 +1,345 @@
+"""What is done about each finding. Nothing is overwritten: what is replaced goes into quarantine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from holdfast import durable_io, errors, timestamps
+from holdfast.home import Home
+from holdfast.model import changes as c
+from holdfast.model.commit import Commit
+from holdfast.model.event import Record
+from holdfast.model.session import Deletion
+from holdfast.recovery import mirror_reader
+from holdfast.recovery.findings import Done, Finding, signature
+from holdfast.recovery.restore import adopt, refold
+from holdfast.store.backend import Outcome
+from holdfast.store.mirror import format
+from holdfast.store.mirror.compare import pages
+from holdfast.store.mirror.files import MirrorFiles, remove_tombstone, write_tombstone
+from holdfast.store.sql import Sql
+from holdfast.store.store import BaseStore
+
+BY = "holdfast heal"
+
+
+async def finish_deletion(store: BaseStore, session: str, known: dict[str, str] | None = None) -> None:
+    """Make log, tombstone and files agree that a session is deleted."""
+    header = await store.session(session)
+    if header.state != "deleted":
+        known = known or {}
+        change = c.Delete(
+            id=known.get("id", os.urandom(8).hex()),
+            by=known.get("by", BY),
+            reason=known.get("reason", "its files lay in the trash"),
+        )
+        await store.commit(Commit(session, [change]))
+        header = await store.session(session)
+    deletion = header.deletion
+    assert deletion is not None
+    await store.with_mirrors(lambda files: _entomb(files, session, deletion))
+
+
+def _entomb(files: MirrorFiles, session: str, deletion: Deletion) -> None:
+    if not os.path.lexists(files.home.tombstone(session)):
+        write_tombstone(files, session, deletion)
+    mirror, trashed = files.home.mirror(session), files.home.trashed(session)
+    ours, theirs = signature(mirror), signature(trashed)
+    if ours and ours == theirs:
+        files.disk.unlink(mirror)  # one file with two names: a move that was cut short
+        files.disk.sync_dir(files.home.sessions)
+    elif ours and theirs and ours[1] <= theirs[1]:
+        files.quarantine(mirror, "the trash has no less of this deleted session")
+    else:
+        files.bury(session)
+
+
+def unearth(files: MirrorFiles, session: str) -> list[str]:
+    """Out of the trash with a live session; if it has a mirror already, the other one is kept aside."""
+    files.exhume(session)
+    remove_tombstone(files, session)
+    ours, theirs = signature(files.home.mirror(session)), signature(files.home.trashed(session))
+    if theirs is None:
+        return []
+    if ours == theirs:
+        files.disk.unlink(files.home.trashed(session))  # a move that was cut short
+        files.disk.sync_dir(files.home.trash)
+        return []
+    return [files.quarantine(files.home.trashed(session), "the session lives and has a mirror")]
+
+
+# --- What is done about each finding. Nothing is overwritten: what is replaced goes into quarantine.
+
+CHUNK = 2000  # records adopted in one transaction
+
+LIVE_WINS = "its file has changed meanwhile and was left alone"
+
+
+class Terms(NamedTuple):
+    """How far a repair may go."""
+
+    give_way: bool = True  # archive a session whose key another live one has by now; else KeyTaken
+    salvage: bool = False  # a damaged database is asked next: put off what has a damaged mirror
+
+
+class PutOff(Exception):
+    """What a damaged database may know better is left for after it was asked."""
+
+
+async def repair(store: BaseStore, home: Home, finding: Finding, terms: Terms = Terms()) -> Done:  # noqa: B008
+    """Do what the finding's action says; what was done, in a sentence."""
+    result, kept = await REPAIRS[finding.code](store, home, finding, terms)
+    return Done(finding=finding.id, code=finding.code, subject=finding.subject, result=result, kept=kept)
+
+
+Result = tuple[str, list[str]]
+
+
+async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """The mirror from the database; the old file into quarantine."""
+    session = finding.subject
+    path = home.mirror(session)
+    if finding.evidence.get("new"):
+        await _adopt_file(store, session, path, terms, proven=True)
+        if (await store.session(session)).state == "deleted":
+            await finish_deletion(store, session)
+            return "deleted, as its mirror says", []
+    temp = durable_io.temp_name(path)
+    try:
+        await store.query(lambda sql: _write_lines(sql, session, temp))
+        return await _put_in_place(store, finding, temp)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temp)
+
+
+async def _write_lines(sql: Sql, session: str, path: str) -> None:
+    n = (await sql.dicts("session", id=session))[0]["n"]
+    fd = durable_io.DISK.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with durable_io.reported(path):
+        try:
+            crc = 0
+            async for page in pages(sql, n):
+                for record in page:
+                    data, crc = format.write(session, record, crc)
+                    durable_io.DISK.write(fd, data)
+            durable_io.DISK.sync(fd)
+        finally:
+            durable_io.DISK.close(fd)
+
+
+async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result:
+    session = finding.subject
+
+    def swap(files: MirrorFiles) -> Result:
+        path = files.home.mirror(session)
+        kept = []
+        if finding.signature is not None:
+            if signature(path) != finding.signature:
+                return LIVE_WINS, []
+            kept.append(files.quarantine(path, finding.text))
+        try:
+            files.disk.link(temp, path)
+        except FileExistsError:
+            return LIVE_WINS, kept
+        files.disk.sync_dir(files.home.sessions)
+        return "made anew from the database", kept
+
+    result = await store.with_mirrors(swap)
+    assert result is not None
+    await touch(store, session)
+    return result
+
+
+async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """The keeper levels a mirror that is only behind."""
+    await touch(store, finding.subject)
+    await store.with_mirrors(lambda files: None)
+    return "brought level with the database", []
+
+
+async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """Into the database what only the mirror has."""
+    session = finding.subject
+    count, _ = await _adopt_file(store, session, home.mirror(session), terms, proven=True)
+    if (await store.session(session)).state == "deleted":
+        await finish_deletion(store, session)
+    return f"{count} records went back into the database", []
+
+
+async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """A whole session from its mirror; a damaged file is then made anew."""
+    session = finding.subject
+    count, damaged = await _adopt_file(store, session, home.mirror(session), terms)
+    if (await store.session(session)).state == "deleted":
+        # Its own log says so; only the tombstone and the move were lost.
+        await finish_deletion(store, session)
+        return f"{count} records went back into the database, as deleted", []
+    result, kept = f"{count} records went back into the database", list[str]()
+    if damaged:
+        anew, kept = await make_mirror_anew(store, home, finding, terms)
+        result += f"; the damaged mirror was {anew}" if kept else ""
+    return result, kept
+
+
+async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """A deleted session back into the database, where it stays deleted until it is restored."""
+    session, deletion = finding.subject, finding.evidence.get("deletion")
+    buried = signature(home.mirror(session)) is None
+    await _adopt_both(store, home, session, terms)
+    header = await store.session(session)
+    # Without a tombstone the log decides, unless the file lies in the trash only.
+    restored = header.undone == deletion["id"] if deletion else not (buried or finding.evidence.get("grave"))
+    if header.state != "deleted" and restored:
+        await store.with_mirrors(lambda files: unearth(files, session))
+        return "put back into the database; its log says that it was restored", []
+    await finish_deletion(store, session, deletion)
+    return "put back into the database, as deleted", []
+
+
+async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """Finish a delete that was cut short, or that an old backup of the database does not know."""
+    session = finding.subject
+    await _adopt_both(store, home, session, terms, proven=True)
+    try:
+        await finish_deletion(store, session, finding.evidence.get("deletion"))
+    except errors.SessionRunning as running:
+        path = home.tombstone(session)
+        kept = await store.with_mirrors(lambda files: files.quarantine(path, "the session was running"))
+        return f"not deleted, for {running}; the tombstone was put into quarantine", [kept] if kept else []
+    return "deleted, as its tombstone says", []
+
+
+async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """A mirror of a live session in the trash, and no tombstone: its log says whether it belongs there."""
+    session = finding.subject
+    await _adopt_both(store, home, session, terms, proven=True)
+    if (await store.session(session)).state == "deleted":
+        await finish_deletion(store, session)
+        return "deleted, as its mirror says", []
+    kept = await store.with_mirrors(lambda files: unearth(files, session))
+    return "the session lives, so its mirror was taken out of the trash", kept or []
+
+
+async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """A deleted session's file that has come back goes to the trash again, unless it tells of a restore."""
+    session, deletion = finding.subject, finding.evidence.get("deletion")
+    await _adopt_both(store, home, session, terms, proven=True)
+    header = await store.session(session)
+    if header.state != "deleted" and (deletion is None or header.undone == deletion["id"]):
+        await store.with_mirrors(lambda files: unearth(files, session))
+        return "it was restored, as its mirror says", []
+    await finish_deletion(store, session, deletion)
+    return "moved into the trash", []
+
+
+async def write_the_tombstone(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """Say on disk what the database says."""
+    await finish_deletion(store, finding.subject)
+    return "written", []
+
+
+async def remove_the_tombstone(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """The session was restored."""
+    await store.with_mirrors(lambda files: remove_tombstone(files, finding.subject))
+    return "removed", []
+
+
+async def remove_litter(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """A temporary file of nobody who lives."""
+    with suppress(FileNotFoundError):
+        durable_io.DISK.unlink(finding.evidence["file"])
+    return "removed", []
+
+
+async def rebuild_views(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """Header, tokens and tasks from the log; metadata that could not be read is kept aside."""
+    session = finding.subject
+    kept = []
+    if finding.code == "metadata_unreadable":
+        stored = await store.query(lambda sql: _stored_metadata(sql, session))
+        path = os.path.join(home.quarantine, f"{session}-{os.urandom(4).hex()}.metadata")
+        note = {"from": f"the metadata of {session}", "why": finding.text, "at": timestamps.now()}
+        durable_io.create(path + ".note.json", [json.dumps(note, indent=1).encode()])
+        durable_io.create(path, [stored])
+        kept.append(path)
+    await refold(store, session)
+    return "rebuilt from the log", kept
+
+
+async def _stored_metadata(sql: Sql, session: str) -> bytes:
+    n = (await sql.dicts("session", id=session))[0]["n"]
+    return bytes((await sql.rows("metadata", n=n))[0][0])
+
+
+async def _adopt_both(store: BaseStore, home: Home, session: str, terms: Terms, proven: bool = False) -> None:
+    """What only the files of a deleted session have, wherever they lie."""
+    for path in (home.trashed(session), home.mirror(session)):
+        if signature(path) is not None:
+            with suppress(errors.IllegalChange, OSError):  # of another history, or not to be read: it stays
+                await _adopt_file(store, session, path, terms, proven)
+
+
+async def _adopt_file(
+    store: BaseStore, session: str, path: str, terms: Terms, proven: bool = False
+) -> tuple[int, bool]:
+    """The records of a mirror into the database; how many, and whether the file is damaged.
+
+    `proven`: only what a checksum vouches for, or stands before such.
+    """
+    count, damaged, enough = 0, False, CHUNK
+    waiting: list[Record] = []
+    for piece in mirror_reader.read(session, path):
+        damaged = damaged or piece.damage is not None
+        if damaged and terms.salvage:
+            raise PutOff
+        if proven and not piece.sure:
+            break
+        waiting += piece.records
+        if len(waiting) >= enough:
+            try:
+                count += await adopt(store, session, waiting, give_way=False)
+                waiting, enough = [], CHUNK
+            except errors.KeyTaken:  # a key that it may have given up further on
+                enough *= 2
+    if waiting:
+        count += await adopt(store, session, waiting, give_way=terms.give_way)
+    return count, damaged
+
+
+async def touch(store: BaseStore, session: str) -> None:
+    """Let the keeper look at a mirror again."""
+
+    async def nothing(sql: Sql) -> Outcome:
+        return Outcome(None, session)
+
+    await store.transact(nothing)
+
+
+Repair = Callable[[BaseStore, Home, Finding, Terms], Awaitable[Result]]
+
+REPAIRS: dict[str, Repair] = {
+    "mirror_missing": make_mirror_anew,
+    "mirror_empty": make_mirror_anew,
+    "mirror_short": make_mirror_anew,
+    "mirror_torn": make_mirror_anew,
+    "mirror_damaged": make_mirror_anew,
+    "mirror_wrong_session": make_mirror_anew,
+    "conflict": make_mirror_anew,
+    "mirror_behind": add_what_it_lacks,
+    "database_behind": put_records_back,
+    "session_missing": put_session_back,
+    "deleted_not_in_database": put_deleted_back,
+    "delete_unfinished": delete,
+    "mirror_in_trash": take_from_trash,
+    "deleted_reappeared": bury,
+    "tombstone_missing": write_the_tombstone,
+    "tombstone_stale": remove_the_tombstone,
+    "temp_litter": remove_litter,
+    "metadata_unreadable": rebuild_views,
+    "view_drift": rebuild_views,
+}

@@ -1,0 +1,171 @@
+"""Records that only a mirror has go back into the database, in order, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast import errors, timestamps
+from holdfast.model import changes as c
+from holdfast.model.event import Record
+from holdfast.model.json_codec import encode
+from holdfast.model.projection import View, fold, replace, step
+from holdfast.model.task import Task
+from holdfast.store import reads
+from holdfast.store import rows as tables
+from holdfast.store.backend import Outcome
+from holdfast.store.mirror.compare import pages
+from holdfast.store.sql import Sql
+from holdfast.store.store import BaseStore
+
+
+async def adopt(store: BaseStore, session: str, records: Sequence[Record], *, give_way: bool = True) -> int:
+    """Add records to the log of a session, which may be new; how many were added.
+
+    They must follow the log's last record; those that it has already are skipped. If another live
+    session has the key that this one had, this one is archived (`give_way`), or else KeyTaken.
+    """
+
+    async def operation(sql: Sql) -> Outcome:
+        sql.forget()
+        n, view = await load_view(sql, session)
+        head = view.session.events if view.session else 0
+        new = [record for record in records if record.seq > head]
+        await _check_joint(sql, session, n, head, records)
+        for seq, record in enumerate(new, head + 1):
+            if record.seq != seq:
+                raise errors.IllegalChange(f"record {record.seq} does not follow {seq - 1} in {session}")
+        if not new:
+            return Outcome(0)
+        after = fold(session, new, view)
+        after, archived = await _yield_key(sql, session, after, give_way)
+        await _put(sql, session, n, view, after, [*new, *archived])
+        return Outcome(len(new), session)
+
+    added: int = await store.transact(operation)
+    return added
+
+
+async def _check_joint(sql: Sql, session: str, n: int | None, head: int, records: Sequence[Record]) -> None:
+    """Refuse records of another history: where it has the log's last record, that must be the same."""
+    theirs = next((record for record in records if record.seq == head), None)
+    if n is not None and theirs is not None:
+        ours = Record(*(await sql.rows("log", n=n, after=head - 1, limit=1))[0])
+        if ours != theirs:
+            raise errors.IllegalChange(f"record {head} of {session} is another one there")
+
+
+async def refold(store: BaseStore, session: str) -> None:
+    """Make a session's views anew from its log."""
+
+    async def operation(sql: Sql) -> Outcome:
+        sql.forget()
+        n = (await sql.dicts("session", id=session))[0]["n"]
+        view = await fold_log(sql, n, session)
+        assert view.session is not None
+        await sql.run("put_session", n=n, **tables.session_values(view.session))
+        await sql.run("put_metadata", n=n, metadata=encode(view.session.metadata))
+        await sql.run("drop_tokens", n=n)
+        await tables.put_tokens(sql, n, (), view.tokens)
+        for (task,) in await sql.rows("tasks_of", n=n):
+            if task not in view.tasks:
+                await sql.run("drop_task", id=task)
+        await tables.put_tasks(sql, n, {}, view.tasks)
+        for task in view.tasks.values():  # what never changes, and so is not put a second time
+            values = msgspec.structs.asdict(task)
+            for column in ("prompt", "options"):
+                values[column] = encode(values[column]).decode()
+            await sql.run("put_task_again", n=n, **values)
+        return Outcome(None, session)
+
+    await store.transact(operation)
+
+
+async def order_queue(store: BaseStore) -> None:
+    """Queue the tasks of sessions that came back where they were: by the time they were queued."""
+
+    async def operation(sql: Sql) -> Outcome:
+        return Outcome(await sql.run("order_queue"))
+
+    await store.transact(operation)
+
+
+async def fold_log(sql: Sql, n: int, session: str) -> View:
+    """The view that a log has come to, with what only the tables know of its tasks."""
+    view = View()
+    async for page in pages(sql, n):
+        view = fold(session, page, view)
+    tasks = {}
+    for name, task in view.tasks.items():
+        rows = await sql.dicts("task", id=name)
+        tasks[name] = _with_lease(task, rows[0]) if rows else task
+    return replace(view, tasks=tasks)
+
+
+async def load_view(sql: Sql, session: str) -> tuple[int | None, View]:
+    """A session's place and its whole view, as the tables have them."""
+    rows = await sql.dicts("session", id=session)
+    if not rows:
+        return None, View()
+    n = rows[0]["n"]
+    header = reads.session_view(rows[0])
+    stored = (await sql.rows("metadata", n=n))[0][0]
+    header["metadata"], header["metadata_problem"] = reads.read_metadata(stored)
+    tokens = tuple(tables.as_token(row) for row in await sql.dicts("tokens", n=n))
+    tasks = {}
+    for row in await sql.dicts("tasks", session=session, status="", limit=1 << 31):
+        task = tables.as_task(reads.task_view(row))
+        tasks[task.id] = task
+    return n, View(tables.as_session(header), tokens, tasks)
+
+
+def _with_lease(task: Task, row: dict[str, Any]) -> Task:
+    """Leases and offsets move without a record; the tables know them better than the log."""
+    if (row["generation"], row["status"]) != (task.generation, task.status):
+        return task  # a row from before: the offset of a task given back since begins anew
+    return replace(task, lease_until=row["lease_until"], spool=max(task.spool, row["spool"]))
+
+
+async def _yield_key(sql: Sql, session: str, after: View, give_way: bool) -> tuple[View, list[Record]]:
+    """If another live session has the key by now, that one keeps it: this one is archived, and says so."""
+    header = after.session
+    assert header is not None
+    if header.state != "live" or header.key is None:
+        return after, []
+    holder = [row[0] for row in await sql.rows("live_key", key=header.key) if row[0] != session]
+    if not holder:
+        return after, []
+    if not give_way:
+        raise errors.KeyTaken(f"session {holder[0]} is live under the key {header.key}", session=holder[0])
+    change = c.Archive(by="holdfast heal", reason=f"its key is live in {holder[0]}")
+    body = msgspec.json.encode(change).decode()
+    record = Record(header.events + 1, "session", timestamps.now(), None, False, None, None, True, body)
+    return step(session, after, record), [record]
+
+
+async def _put(
+    sql: Sql, session: str, n: int | None, before: View, after: View, records: Sequence[Record]
+) -> None:
+    header = after.session
+    assert header is not None
+    values = tables.session_values(header)
+    metadata = encode(header.metadata)
+    if n is None:
+        n = int((await sql.rows("next_n"))[0][0])
+        await sql.run("add_session", n=n, metadata=metadata, **values)
+    else:
+        await sql.run("put_session", n=n, **values)
+        if before.session is not None and before.session.metadata is not None:
+            await sql.run("put_metadata", n=n, metadata=metadata)
+    await tables.put_tokens(sql, n, before.tokens, after.tokens)
+    await tables.put_tasks(sql, n, before.tasks, after.tasks)
+    place = await sql.reserve(len(records))
+    await sql.many(
+        "add_log",
+        [
+            (r.kind, r.at, r.replayed, r.origin, r.body, r.seq, place + i, n, r.task, r.spool, r.last)
+            for i, r in enumerate(records, 1)
+        ],
+    )

@@ -1,0 +1,69 @@
+"""Where a session works: whether that is still there, and on which branch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+import msgspec
+
+from holdfast.git import worktree
+from holdfast.git import worktree as folder
+from holdfast.model.session import Session
+from holdfast.model.task import Task
+from holdfast.process import table as tree
+from holdfast.spool.task_dir import RELAY
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """The session's folder, then and now."""
+
+    path: str | None = None
+    there: bool = True
+    worktree: bool = False  # it is a git worktree of the session's own
+    was_on: str | None = None  # the branch at the end of the last task, or the worktree's own
+    is_on: str | None = None
+
+
+async def look(session: Session, last: Task | None) -> Folder:
+    """Look at it; nothing is changed, also where a launch would put a worktree back."""
+    own = session.worktree
+    path = session.cwd if own is None else own.path
+    if path is None:
+        return Folder()
+    there = os.path.isdir(path)
+    was = ((last.outcome or {}).get("branch") if last is not None else None) or (own.branch if own else None)
+    now = await folder.branch(path) if there and was is not None else None
+    if own is not None and there:
+        path = await worktree.folder_in(own, session.cwd or own.path)
+    return Folder(os.path.realpath(path), there, own is not None, was, now)
+
+
+# --- The process table as a witness: what dead runs have left running.
+
+DEAD = ("interrupted", "cancelled", "failed")  # how a run ends whose tools are nobody's any more
+
+
+class Process(msgspec.Struct, frozen=True, order=True):
+    """A process that is still there."""
+
+    pid: int
+    command: str
+
+    def shown(self) -> str:
+        """As a sentence names it."""
+        words = self.command.split(" ", 1)
+        line = " ".join([os.path.basename(words[0]), *words[1:]])
+        return f"{line if len(line) <= 60 else line[:59] + '…'} ({self.pid})"
+
+
+def of_tasks(tasks: Collection[str]) -> tuple[Process, ...]:
+    """The processes that carry the mark of one of these tasks, and what is below them."""
+    if not tasks:
+        return ()
+    table = tree.table()
+    marks = tree.marks(table)
+    found: set[tree.Process] = set()
+    for task in {mark for mark in marks.values() if mark in tasks}:
+        found.update(tree.belonging(table, marks, task, (), {os.getpid()}))
+    return tuple(sorted(Process(p.pid, p.command) for p in found if not p.command.endswith(RELAY)))

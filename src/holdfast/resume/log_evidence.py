@@ -1,0 +1,183 @@
+"""Our log as a witness: how the last task ended, what its stream showed, which resumes failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from holdfast.model.event import Event, NewEvent
+from holdfast.model.task import Task
+from holdfast.model.token import Token
+from holdfast.transcripts.dedupe import Known, Said
+
+# The codes of notices that a verdict rests on.
+ATTEMPT, RESUMED, OTHER = "resume_attempt", "resumed", "other_conversation"
+TRUSTED, OVERRULED = "trusted", "overruled"
+
+ELSEWHERE = ("import", "store")  # where a token was seen that no task of ours has brought
+_SHOWN = ("user", "tool_progress", "tool_summary")
+_VARYING = re.compile(r"\d+")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What the log of one session says of the conversation that its token names."""
+
+    last: Task | None = None  # the last one whose prompt came, or may have come, to the agent
+    answered: bool = False  # it has an answer, and no error came in its place
+    missing: bool = False  # a task must have been there, and is not recorded
+    trusted: bool = False  # since it ended somebody has said that it is sound
+    shown: tuple[Event, ...] = ()  # the prompts, calls and results that the agent should remember
+    failures: tuple[str, ...] = ()  # of resumes of this token since one succeeded, oldest first
+
+
+def touched(task: Task) -> bool:
+    """Whether a task's prompt came to an agent, or may have; one that was only queued changed nothing."""
+    return task.delivery == "accepted" or (
+        task.delivery == "sent" and task.status in ("cancelled", "interrupted", "running", "unreachable")
+    )
+
+
+def read(events: Iterable[Event], tasks: Iterable[Task], token: Token | None) -> Record:
+    """Fold a session's log; `tasks` in the order in which they were queued, without the one that asks."""
+    came = [task for task in tasks if touched(task)]
+    last = came[-1] if came else None
+    known = {task.id: task for task in came}
+    fold = _Fold(token)
+    for event in events:
+        fold.step(event, known)
+    answered = last is not None and bool((last.outcome or {}).get("answer")) and last.id not in fold.erred
+    missing = last is None and token is not None and token.seen_in not in ELSEWHERE
+    return Record(last, answered, missing, fold.trusted, tuple(fold.shown), tuple(fold.failures))
+
+
+def same(failure: str, other: str) -> bool:
+    """Whether two failures are the same one; numbers (of processes, of lines) differ each time."""
+    return _VARYING.sub("#", failure) == _VARYING.sub("#", other)
+
+
+class _Fold:
+    """One pass over the log."""
+
+    def __init__(self, token: Token | None):
+        self.trusted = False
+        self.erred: set[str | None] = set()  # tasks that told of an error
+        self.shown: list[Event] = []
+        self.failures: list[str] = []
+        self._native_id = None if token is None else token.native_id
+        self._trying: str | None = None  # the task whose resume is not proven yet
+        self._overruled: str | None = None  # the task that was to go on whatever the verdict was
+
+    def step(self, event: Event, known: dict[str, Task]) -> None:
+        if event.replayed:
+            return
+        if event.kind in _SHOWN:
+            if event.kind == "user" and event.task in known:
+                self.trusted = False
+            self.shown.append(event)
+        elif event.kind == "error":
+            self.erred.add(event.task)
+        elif event.kind == "notice":
+            self._noted(event)
+        elif event.kind == "token":
+            self._named(event.body)
+        elif event.kind == "task" and event.task == self._trying:
+            self._moved(event.body)
+
+    def _noted(self, event: Event) -> None:
+        code, body = event.body.get("code"), event.body
+        if code == ATTEMPT and body.get("native_id") == self._native_id:
+            self._trying = event.task
+        elif code == RESUMED and body.get("native_id") == self._native_id:
+            self._trying, self.failures = None, []
+            if event.task == self._overruled:
+                self.shown = []  # what it had forgotten by then was known, and accepted
+        elif code == OTHER and event.task == self._trying:
+            self._failed("the agent began another conversation instead")
+        elif code == TRUSTED:
+            self.trusted, self.failures = True, []
+        elif code == OVERRULED:
+            self._overruled = event.task
+
+    def _named(self, body: dict[str, Any]) -> None:
+        """Before its token was seen there was nothing that the conversation could remember."""
+        if body.get("op") == "seen" and body.get("native_id") == self._native_id:
+            self.shown = []
+
+    def _moved(self, body: dict[str, Any]) -> None:
+        if body.get("op") == "status" and body.get("status") not in ("running", "unreachable"):
+            self._failed(str(body.get("reason")))
+
+    def _failed(self, why: str) -> None:
+        self.failures.append(why)
+        self._trying = None
+
+
+# --- What an agent's stream showed us and its own store lacks: it would not remember that.
+
+MOST = 20  # that are named
+_SHORT = 200  # characters of what is named
+_UNKNOWN = "interrupted"
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """One thing that is missing there."""
+
+    kind: str  # user, tool_progress, tool_summary
+    seq: int  # its record in our log
+    call: str | None
+    what: str
+    cut: bool = False  # of the turn that was cut short, which a copy up to the last whole turn leaves out
+
+
+def gap(
+    shown: Iterable[Event], stored: Iterable[NewEvent], said: Said | None = None, cut: str | None = None
+) -> list[Gap]:
+    """The prompts, calls and results of our log that the store has not, the first ones.
+
+    A call whose end the agent never told is a call only: there is no result to remember. `cut` is the task
+    whose turn a copy leaves out.
+    """
+    known = Known(said)
+    for event in stored:
+        if not _is_made_up(event):
+            known.add(event)
+    told = (event for event in shown if not _is_made_up(event))
+    lacks = (event for event in told if any(known.missing([_new(event)])))
+    return [_named(event, cut is not None and event.task == cut) for event in islice(lacks, MOST)]
+
+
+def leaves_out(
+    task: str, shown: Iterable[Event], stored: Iterable[NewEvent], turns: int, said: Said | None = None
+) -> bool:
+    """Whether a copy of so many turns of the store is without the prompt of that task."""
+    known, number = Known(said), 0
+    for event in stored:
+        if event.kind == "user":
+            number += 1
+            if number > turns:
+                break
+            known.add(event)
+    prompts = [event for event in shown if event.kind == "user"]
+    without = [event.task for event in prompts if any(known.missing([_new(event)]))]
+    return task in without
+
+
+def _new(event: Event) -> NewEvent:
+    return NewEvent(event.kind, event.body, origin=event.origin)
+
+
+def _is_made_up(event: Event | NewEvent) -> bool:
+    """Whether it is the end that is put where none was told."""
+    return event.kind == "tool_summary" and event.body.get("outcome") == _UNKNOWN
+
+
+def _named(event: Event, cut: bool) -> Gap:
+    body: dict[str, Any] = event.body
+    call = body.get("call")
+    what = body.get("text") or f"{body.get('name')} {body.get('input') or body.get('output') or ''}"
+    line = " ".join(str(what)[: 4 * _SHORT].split())[:_SHORT]
+    return Gap(event.kind, event.seq, None if call is None else str(call), line, cut)

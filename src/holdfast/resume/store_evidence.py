@@ -1,0 +1,129 @@
+"""The agent's own store as a witness: what it will remember, who holds it, where it could be forked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.agents.base import Agent
+from holdfast.home import Home
+from holdfast.model.event import Event
+from holdfast.resume.environment import Process
+from holdfast.resume.log_evidence import Gap, gap, leaves_out
+from holdfast.transcripts.reader import Inspection, Place, Problem, Reader, Worded
+
+log = logging.getLogger(__name__)
+
+OWNER, TOOLS, UNREADABLE = "live_owner", "tools_running", "store_unreadable"
+_RECORD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What was found of one conversation."""
+
+    store: Inspection
+    owners: tuple[Process, ...] = ()
+    tools: tuple[Process, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    can_fork: bool = False
+    fork_at: str | None = None
+
+
+def look(
+    agent: Agent,
+    reader: Reader,
+    env: Mapping[str, str],
+    home: Home,
+    native_id: str,
+    shown: Sequence[Event],
+    cut: str | None = None,
+) -> Seen:
+    """Ask the store; another tool's files may hold anything, and what cannot be read is not sound.
+
+    `cut`: the last task, if it did not come to its end.
+    """
+    try:
+        return _look(agent, reader, reader.root(env), home, native_id, shown, cut)
+    except Exception as problem:
+        log.exception("the store of %s cannot be read", agent.name)
+        said = Problem(UNREADABLE, f"its store cannot be read: {type(problem).__name__}: {problem}")
+        return Seen(
+            Inspection(agent=agent.name, native_id=native_id, path=None, sound=False, problems=[said])
+        )
+
+
+def is_whole(store: Inspection) -> bool:
+    """Whether its last turn has ended with no call open."""
+    return store.turns > 0 and store.last_complete == store.turns and not store.dangling
+
+
+def _look(
+    agent: Agent,
+    reader: Reader,
+    root: str,
+    home: Home,
+    native_id: str,
+    shown: Sequence[Event],
+    cut: str | None,
+) -> Seen:
+    from holdfast.transcripts.inspect import examine  # late: a session's first task has no past to look at
+
+    found = examine(reader, root, native_id, home)
+    problems = [problem for problem in found.problems if problem.code not in (OWNER, TOOLS)]
+    owners, tools = _processes(found.problems, OWNER), _processes(found.problems, TOOLS)
+    alive = len(problems) < len(found.problems)
+    places = reader.find(root, native_id) if found.path is not None else []
+    # Where the processes alone were against it, the store itself has still to be asked.
+    sound = reader.inspect(places[0]).sound and not _parted(problems) if alive and places else found.sound
+    cwd = None if found.cwd is None else os.path.realpath(found.cwd)
+    store = msgspec.structs.replace(found, problems=problems, sound=sound, cwd=cwd)
+    if len(places) != 1:
+        return Seen(store, owners, tools)
+    said = reader.said if isinstance(reader, Worded) else None
+    turns = store.last_complete or 0
+    if cut is not None and not leaves_out(cut, shown, reader.events(places[0]), turns, said):
+        cut = None
+    gaps = tuple(gap(shown, reader.events(places[0]), said, cut))
+    can_fork, fork_at = _fork(agent, reader, places[0], store)
+    return Seen(store, owners, tools, gaps, can_fork, fork_at)
+
+
+def _parted(problems: list[Problem]) -> bool:
+    return any(problem.code in ("shrunk", "rewritten", "missing") for problem in problems)
+
+
+def _processes(problems: list[Problem], code: str) -> tuple[Process, ...]:
+    named: list[dict[str, Any]] = [
+        process for problem in problems if problem.code == code for process in problem.evidence["processes"]
+    ]
+    return tuple(Process(int(process["pid"]), str(process["command"])) for process in named)
+
+
+def _fork(agent: Agent, reader: Reader, place: Place, store: Inspection) -> tuple[bool, str | None]:
+    """Whether it can be forked after its last whole turn, and at which record where turns came behind it."""
+    if agent.forks is None or store.last_complete is None:
+        return False, None
+    if is_whole(store):
+        return True, None
+    if agent.forks == "whole":
+        return False, None
+    if not agent.chooses_id:
+        return True, None  # over ACP no record can be named; what is cut short is left out by the agent
+    record = _end_of(reader, place, store.last_complete)
+    return record is not None, record
+
+
+def _end_of(reader: Reader, place: Place, turn: int) -> str | None:
+    """The record that has the last words of a turn."""
+    number, found = 0, None
+    for event in reader.events(place):
+        number += event.kind == "user"
+        if number == turn and event.kind == "assistant" and event.origin is not None:
+            match = _RECORD.match(event.origin.record_id)
+            found = match.group() if match else found
+    return found

@@ -1,0 +1,374 @@
+"""From what a person wants done to a queued task; all that can be refused is refused here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast import errors, ids, timestamps
+from holdfast.agents.base import Agent
+from holdfast.agents.discovery import find, traps, version
+from holdfast.agents.driver import Policy
+from holdfast.git import worktree
+from holdfast.model.changes import Create
+from holdfast.model.session import Session, Worktree
+from holdfast.model.task import Task
+from holdfast.resume import verdict
+from holdfast.resume.facts import Facts
+from holdfast.resume.log_evidence import touched
+from holdfast.resume.verdict import Verdict, judge
+from holdfast.runner import launch as beginning
+from holdfast.runner import replacement, sessions
+from holdfast.runner import sessions as judging
+from holdfast.runner.context import Context, header
+from holdfast.runner.worker import WORKER
+from holdfast.store.types import Dispatch
+from holdfast.store.writes import same
+
+How = Literal["resume", "fork", "fresh", "anyway"]
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="prompt"):
+    """A prompt and where it is to be run."""
+
+    prompt: str
+    agent: str | None = None
+    cwd: str | None = None
+    here: str | None = None  # where the person is: for a new session, if no cwd is given
+    key: str | None = None
+    session: str | None = None
+    how: How | None = None  # how to go on with that session; None: as for a key, but in no other session
+    fork: bool = False  # a copy is preferred to a new conversation, where the verdict allows both
+    queue: bool = False  # behind what runs there; else that refuses it
+    brief: bool = True  # tell a fresh run of the one that was cut short
+    worktree: bool = False
+    permissions: Policy | None = None
+    time_limit_s: float | None = None
+    task: str | None = None  # the id its task is to have: the same wish sent twice is one task
+    source: dict[str, Any] = {}  # where it comes from, kept with the task
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="again"):
+    """That interrupted tasks be run once more, each by its verdict."""
+
+    key: str | None = None  # only of this thread
+
+
+# --- From what a person wants done to a queued task; all that can be refused is refused here.
+
+TITLE = 80  # characters of a prompt that become a session's title
+TRIES = 10  # of a session that goes on while it is judged
+
+
+async def dispatch(context: Context, wish: Wish, *, by: str, retry_of: str | None = None) -> Task:
+    """Queue it where it belongs: in the session of its key where that is safe, else in a fresh one."""
+    if not wish.prompt.strip():
+        raise errors.BadInput("the prompt is empty")
+    if wish.time_limit_s is not None and wish.time_limit_s <= 0:
+        raise errors.BadInput("a time limit is more than 0 seconds")
+    if wish.task is not None and (there := await _before(context, wish.task)) is not None:
+        return same(there, wish.prompt)
+    for last in [False] * (TRIES - 1) + [True]:
+        try:
+            session = await _existing(context, wish)
+            if session is None:
+                return await _new(context, wish)
+            return await _Dispatcher(context, wish, session, by, retry_of).go()
+        except (errors.PlanChanged, errors.KeyTaken):  # somebody was quicker: look again
+            if last:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+async def _before(context: Context, task: str) -> Task | None:
+    """The task that the same wish came to, if it was heard before; judging it again could refuse it."""
+    try:
+        return await context.store.task(task)
+    except errors.NotFound:
+        return None
+
+
+async def _existing(context: Context, wish: Wish) -> Session | None:
+    """The session that is meant, if there is one."""
+    if wish.session is not None:
+        session = await context.store.session(await context.store.resolve(wish.session))
+        if session.state != "live":
+            raise errors.IllegalChange(
+                f"session {session.id} is {session.state}",
+                hint="`holdfast unarchive` or `restore` brings it back",
+            )
+    elif wish.key is not None:
+        live = (await context.store.sessions(state="live", key=wish.key, empty=True, limit=1)).sessions
+        if not live:
+            return None
+        session = live[0]
+    else:
+        return None
+    if wish.agent is not None and context.registry.get(wish.agent).name != session.agent:
+        raise errors.BadInput(f"session {session.id} is one of {session.agent}, not of {wish.agent}")
+    check_agent(context, session.agent)
+    return session
+
+
+class _Dispatcher:
+    """One wish for one session that is there."""
+
+    def __init__(self, context: Context, wish: Wish, session: Session, by: str, retry_of: str | None):
+        self._context = context
+        self._wish = wish
+        self._session = session
+        self._by = by
+        self._retry_of = retry_of
+
+    async def go(self) -> Task:
+        """Judge, and queue it accordingly or say why not."""
+        wish = self._wish
+        wanted = None
+        if wish.cwd is not None and wish.session is None and not replacement.is_in(self._session, wish.cwd):
+            wanted = replacement.folder(wish.cwd)
+        facts = await judging.facts(self._context, self._session, wanted=wanted)
+        found = judge(facts, fork=wish.how == "fork" or wish.fork)
+        if wish.how in ("resume", "fork", "anyway") and facts.token is None:
+            raise errors.NoToken(f"session {self._session.id} has no token to resume with")
+        if facts.waiting:
+            behind = wish.queue or wish.session is not None
+            if wish.how is not None:  # who wants it forked, fresh or anyway means the present state
+                behind = wish.queue and wish.how == "resume"
+            if not behind:
+                first = facts.waiting[0]
+                raise self._running(f"task {first} of session {self._session.id} is running", found)
+            return await self._queue(queue=True)
+        match wish.how:
+            case "anyway":
+                return await self._anyway(facts, found)
+            case "fresh":
+                return await self._fresh(facts, found)
+            case "fork":
+                return await self._fork(facts, found)
+            case "resume" if not facts.begun:
+                raise beginning.unsafe(found)
+        if not facts.begun:
+            return await self._queue(seen=facts.seen, **await self._still_untold())
+        if facts.elsewhere is not None or found.action == "resume":
+            return await self._queue(seen=facts.seen)
+        match found.action:
+            case "wait":
+                if wish.queue or verdict.passes(found):
+                    return await self._queue(seen=facts.seen)
+                raise self._running(verdict.told(found), found)
+            case _ if wish.session is not None:
+                raise beginning.unsafe(found)
+            case "fork":
+                return await self._fork(facts, found)
+        return await self._fresh(facts, found)
+
+    async def _queue(
+        self, *, queue: bool = False, seen: int | None = None, events: tuple[Any, ...] = (), **options: Any
+    ) -> Task:
+        """In the session itself; how it begins is judged once more when its turn comes."""
+        insists = {beginning.INSISTS: True} if self._wish.session is not None else {}
+        return await self._context.store.dispatch(
+            Dispatch(
+                self._session.id,
+                self._wish.prompt,
+                {**self._options(), **insists, **options},
+                self._retry_of,
+                seen=seen,
+                queue=queue,
+                events=events,
+                task=self._wish.task,
+            )
+        )
+
+    async def _still_untold(self) -> dict[str, Any]:
+        """The brief that a run was to get which never came to its agent is for the next one."""
+        tasks = await self._context.store.tasks(session=self._session.id)
+        owed = any(task.options.get(beginning.BRIEF) for task in tasks)
+        return {beginning.BRIEF: True} if owed and self._wish.brief else {}
+
+    async def _anyway(self, facts: Facts, found: Verdict) -> Task:
+        agent = self._context.registry.get(self._session.agent)
+        known = await asyncio.to_thread(known_traps, self._context, agent)
+        overruled = (judging.overruling(found, self._by, known),) if found.action != "resume" else ()
+        return await self._queue(seen=facts.seen, events=overruled, begin="anyway")
+
+    async def _fresh(self, facts: Facts, found: Verdict) -> Task:
+        told = {beginning.BRIEF: self._wish.brief and verdict.wants_brief(found)}
+        where = replacement.place(self._session, self._wish.cwd)
+        new, made = ids.new(ids.SESSION), None
+        if self._wish.worktree and where.worktree is None:
+            made = await worktree.make(where.cwd, new, self._context.home.worktrees, timestamps.now())
+            where = where._replace(worktree=made)
+        dispatched = replacement.fresh(
+            self._session,
+            found,
+            where,
+            prompt=self._wish.prompt,
+            options={**self._options(), **told},
+            by=self._by,
+            retry_of=self._retry_of,
+            seen=facts.seen,
+            new=new,
+        )
+        return await _queued(self._context, dispatched._replace(task=self._wish.task), made)
+
+    async def _fork(self, facts: Facts, found: Verdict) -> Task:
+        if found.action == "wait":
+            raise self._running(verdict.told(found), found)
+        if not facts.can_fork or found.action == "fresh":
+            agent = self._context.registry.get(self._session.agent)
+            why = verdict.told(found) if found.action == "fresh" else "it has no whole turn to copy"
+            raise errors.ResumeUnsafe(
+                f"session {self._session.id} cannot be forked: "
+                + (why if agent.forks is not None else f"{agent.title} has no way to do that"),
+                hint="begin anew with --fresh",
+                reasons=judging.reasons(found),
+            )
+        copied = {
+            beginning.BEGIN: beginning.FORK,
+            beginning.FORK: {"of": facts.token, "at": facts.fork_at},
+            beginning.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
+        }
+        where = replacement.place(self._session, None)
+        dispatched = replacement.fork(
+            self._session,
+            found,
+            where,
+            prompt=self._wish.prompt,
+            options={**self._options(), **copied},
+            by=self._by,
+            seen=facts.seen,
+        )
+        return await self._context.store.dispatch(dispatched._replace(task=self._wish.task))
+
+    def _options(self) -> dict[str, Any]:
+        here = self._session.host in (None, self._context.owner.host)
+        return options(self._context, self._wish, here=here)
+
+    def _running(self, text: str, found: Verdict) -> errors.SessionRunning:
+        facts = {key: value for reason in found.reasons for key, value in reason.evidence.items()}
+        named = {key: facts[key] for key in ("tasks", "processes") if key in facts}
+        task = {"task": named["tasks"][0]} if "tasks" in named else {}
+        behind = self._wish.how in (None, "resume")
+        hint = "--queue puts it behind that" if behind else "wait for it, or cancel it"
+        if not task:
+            hint += f"; `holdfast resume {found.session} --fresh` does not wait"
+        return errors.SessionRunning(text, hint=hint, session=found.session, **task, **named)
+
+
+def options(context: Context, wish: Wish, *, here: bool = True) -> dict[str, Any]:
+    """What a wish says of how its task is run; `here`: this worker means to run it."""
+    found: dict[str, Any] = {WORKER: msgspec.to_builtins(context.owner)} if here else {}
+    if wish.permissions is not None:
+        found["permissions"] = wish.permissions
+    if wish.time_limit_s is not None:
+        found["time_limit_s"] = wish.time_limit_s
+    if not wish.brief:
+        found[beginning.BRIEF] = False
+    if wish.source:
+        found["source"] = wish.source
+    return found
+
+
+async def _new(context: Context, wish: Wish) -> Task:
+    if wish.agent is None:
+        raise errors.BadInput("which agent?", hint="name one with -a; `holdfast agents` lists them")
+    create = Create(
+        agent=check_agent(context, wish.agent),
+        key=wish.key,
+        cwd=replacement.folder(wish.cwd or wish.here or _here()),
+        host=context.owner.host,
+        title=header(wish.prompt, TITLE),
+    )
+    new, made = ids.new(ids.SESSION), None
+    if wish.worktree:
+        made = await worktree.make(create.cwd or "", new, context.home.worktrees, timestamps.now())
+        create = msgspec.structs.replace(create, worktree=made)
+    begun = Dispatch(new, wish.prompt, options(context, wish), create=create, task=wish.task)
+    return await _queued(context, begun, made)
+
+
+async def _queued(context: Context, wanted: Dispatch, made: Worktree | None) -> Task:
+    """Queue it; the worktree that was made for it goes again if it is not needed."""
+    try:
+        task = await context.store.dispatch(wanted)
+    except (errors.BadInput, errors.Refused):
+        if made is not None:
+            await worktree.remove(made)
+        raise
+    if made is not None and task.session != wanted.session:  # the same wish was heard twice at once
+        await worktree.remove(made)
+    return task
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise errors.BadInput("the folder that you are in is gone", hint="give another with --cwd") from None
+
+
+def known_traps(context: Context, agent: Agent) -> list[str]:
+    """What is known not to work with the version that is installed here."""
+    found = find(agent, context.settings.tables.get(agent.name, {}), context.env)
+    return [] if found is None else traps(agent, version(found))
+
+
+def check_agent(context: Context, name: str) -> str:
+    """The registry's name of an agent that can be run here."""
+    agent = context.registry.get(name)
+    if agent.launch is None:
+        raise errors.AgentUnusable(f"{agent.title} cannot be run by Holdfast yet")
+    if find(agent, context.settings.tables.get(agent.name, {}), context.env) is None:
+        raise errors.AgentMissing(f"{agent.title} is not installed here", hint=agent.install)
+    return agent.name
+
+
+# --- Interrupted tasks once more: each at most once, each by its verdict.
+
+
+async def again(context: Context, wish: Again, by: str) -> dict[str, Any]:
+    """Put them back in the queue; what was queued, and what was not and why."""
+    queued, skipped = [], []
+    for task in await context.store.tasks(status="interrupted"):
+        session = await context.store.session(task.session)
+        if wish.key is not None and session.key != wish.key:
+            continue
+        try:
+            await _check(context, task, session)
+            made = await dispatch(context, _wish(task, session), by=by, retry_of=task.id)
+        except errors.HoldfastError as problem:
+            skipped.append({"task": task.id, "session": session.id, **problem.as_json()})
+            continue
+        queued.append({"of": task.id, "task": made.id, "session": made.session})
+    return {"redispatched": queued, "skipped": skipped}
+
+
+async def _check(context: Context, task: Task, session: Session) -> None:
+    """Refuse one whose thread has gone on without it."""
+    if session.state != "live":
+        raise errors.IllegalChange(f"session {session.id} is {session.state}; its thread has gone on")
+    later = [other.id for other in await context.store.tasks(session=session.id) if touched(other)]
+    if later[-1:] != [task.id]:
+        raise errors.IllegalChange(f"session {session.id} has gone on with task {later[-1]}")
+    found = verdict.judge(await sessions.facts(context, session))
+    if found.action == "wait":
+        raise errors.SessionRunning(verdict.told(found), session=session.id)
+    if session.host not in (None, context.owner.host):
+        raise errors.IllegalChange(f"session {session.id} is on {session.host}")
+
+
+def _wish(task: Task, session: Session) -> Wish:
+    """The same prompt for the same thread; a session without a key is named by its id, and begun anew."""
+    keyed = session.key is not None
+    return Wish(
+        prompt=task.prompt,
+        key=session.key,
+        session=None if keyed else session.id,
+        how=None if keyed else "fresh",
+        permissions=task.options.get("permissions"),
+        time_limit_s=task.options.get("time_limit_s"),
+    )

@@ -1,0 +1,113 @@
+"""Deleting a session, and the worktree that was made for it."""
+
+from __future__ import annotations
+
+from holdfast.errors import IllegalChange, Refused
+from holdfast.git import worktree
+from holdfast.model.commit import Commit
+from holdfast.model.event import NewEvent
+from holdfast.model.session import Session, Worktree
+from holdfast.model.task import Task
+from holdfast.resume import log_evidence, verdict
+from holdfast.resume.facts import Facts, Place, gather
+from holdfast.resume.log_evidence import touched
+from holdfast.resume.verdict import Verdict
+from holdfast.runner.context import Context
+from holdfast.store.types import Store
+
+
+async def delete(store: Store, session: str, by: str, reason: str) -> tuple[Session, str | None]:
+    """Into the trash with it; its worktree goes unless something could be lost, and then why it stays."""
+    changed = await store.delete(session, by, reason)
+    if changed.worktree is None or await _is_shared(store, changed.worktree):
+        return changed, None
+    try:
+        await worktree.remove(changed.worktree)
+    except Refused as problem:
+        return changed, problem.message
+    return changed, None
+
+
+async def _is_shared(store: Store, made: Worktree) -> bool:
+    """Whether another session works there: one that goes on from the deleted one has its worktree, too."""
+    found = (await store.sessions(text=made.branch, empty=True)).sessions
+    return any(session.worktree is not None and session.worktree.path == made.path for session in found)
+
+
+# --- The verdict on a session, asked from where the work is done.
+
+NOT_RESUMED = "not_resumed"
+
+
+async def facts(
+    context: Context, session: Session, *, but: str | None = None, wanted: str | None = None
+) -> Facts:
+    """What is known of it now; `but`: the task that asks, `wanted`: the folder that is asked for."""
+    agent = context.registry.get(session.agent)
+    env = {**context.env, **context.settings.of(agent.name).env}
+    place = Place(context.home, env, context.owner.host)
+    return await gather(context.store, agent, place, session.id, but=but, wanted=wanted)
+
+
+def warning(found: Verdict) -> NewEvent:
+    """What the log of a fresh run says of the session that it does not go on with."""
+    why = "a new conversation was asked for" if found.action == "resume" else verdict.told(found)
+    body = {
+        "text": f"resume=<none>: {why}",
+        "code": NOT_RESUMED,
+        "session": found.session,
+        "token": found.token,
+        "reasons": reasons(found),
+    }
+    return NewEvent("notice", body)
+
+
+def overruling(found: Verdict, by: str, traps: list[str]) -> NewEvent:
+    """That somebody goes on with a session against the verdict; `traps`: of the agent's version here."""
+    body = {
+        "text": f"{by} goes on with this session all the same, though the verdict is {found.action}: "
+        + verdict.told(found),
+        "code": log_evidence.OVERRULED,
+        "by": by,
+        "action": found.action,
+        "reasons": reasons(found),
+        "traps": traps,
+    }
+    return NewEvent("notice", body)
+
+
+def judging_trust(by: str, reason: str, task: str) -> NewEvent:
+    """That somebody has looked, and found a session sound whose last task did not end well."""
+    text = f"{by} trusts this session again after task {task}: {reason}"
+    return NewEvent(
+        "notice", {"text": text, "code": log_evidence.TRUSTED, "by": by, "reason": reason, "of": task}
+    )
+
+
+def attempt(native_id: str) -> NewEvent:
+    """That a resume is tried; it is one only when the agent names that id."""
+    return NewEvent(
+        "notice", {"text": f"resume={native_id}", "code": log_evidence.ATTEMPT, "native_id": native_id}
+    )
+
+
+def reasons(found: Verdict) -> list[dict[str, str]]:
+    """The reasons as records and refusals name them."""
+    return [{"code": reason.code, "text": reason.text} for reason in found.reasons]
+
+
+# --- Trust that is given by hand to a session whose last task did not end well.
+
+
+async def trust(store: Store, session: str, by: str, reason: str) -> Task:
+    """Record it; the task that no longer counts. What was interrupted cannot be trusted so."""
+    came = [task for task in await store.tasks(session=session) if touched(task)]
+    last = came[-1] if came else None
+    if last is None or last.status not in ("cancelled", "failed"):
+        state = "no task of it came to an agent" if last is None else f"its last task is {last.status}"
+        raise IllegalChange(
+            f"session {session} cannot be trusted by hand: {state}, not cancelled or failed",
+            hint="`holdfast resume ID --anyway` goes on with it against its verdict",
+        )
+    await store.commit(Commit(session, [judging_trust(by, reason, last.id)]))
+    return last

@@ -1,0 +1,362 @@
+"""One task, from its claim to its end: launch or re-attach, follow, settle."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from holdfast import durable_io, errors, timestamps
+from holdfast.agents import driver as drivers
+from holdfast.agents.driver import Driver, Job
+from holdfast.git import worktree
+from holdfast.git import worktree as folder
+from holdfast.git.commands import Changes
+from holdfast.model.changes import Deliver, SeeToken, SetStatus
+from holdfast.model.commit import Commit, Entry
+from holdfast.model.event import NewEvent
+from holdfast.model.session import Session
+from holdfast.model.task import ENDED, Task
+from holdfast.model.token import current
+from holdfast.runner import finish as unseen
+from holdfast.runner import launch as beginning
+from holdfast.runner import launch as launching
+from holdfast.runner import replay, sessions
+from holdfast.runner.context import Context
+from holdfast.runner.control import Requests, Stopping, requests
+from holdfast.runner.finish import Facts, Settling, Told, ending, refusal
+from holdfast.runner.processes import Family, Watchman
+from holdfast.runner.recorder import PASSING, Journal
+from holdfast.spool import archive, task_dir
+from holdfast.spool.outbox import Outbox, close_input
+from holdfast.spool.tail import Tail
+from holdfast.spool.task_dir import Spool
+from holdfast.spool.watch import Handle
+from holdfast.store.types import Store
+
+CODE = "spool_lost"
+LOST_LOOK_S = 0.5
+
+Tell = Callable[[list[Entry]], Awaitable[Told]]  # what the agent's own store adds to the last entries
+
+
+async def settle(
+    store: Store, task: Task, family: Family, journal: Journal | None, tell: Tell, why: str
+) -> None:
+    """Say so, wait until the agent is gone, and end the task; its prompt may have been taken."""
+    if not any(event.body.get("code") == CODE for event in await store.task_events(task.id, ("error",))):
+        text = f"{why}; what the agent says cannot be heard any more"
+        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": CODE})]))
+    await family.end_input()  # its final word would not be heard, and without this it would never leave
+    cancelled_by = None
+    while await family.lives():
+        asked = requests(await store.task_events(task.id, ("permission", "notice")))
+        if asked.cancels:
+            cancelled_by = asked.cancels[0]
+            await family.end()
+        await asyncio.sleep(LOST_LOOK_S)
+    final = journal.driver.final if journal is not None else None
+    decided = ending(Facts(final, None, accepted=True, cancelled_by=cancelled_by))
+    told = await tell(journal.rest() if journal is not None else [])
+    reason = why if decided.status == "interrupted" else decided.reason
+    await store.commit(_commit(task, [*told.entries, SetStatus(status=decided.status, reason=reason)]))
+
+
+def _commit(task: Task, entries: list[Entry]) -> Commit:
+    return Commit(task.session, entries, task=task.id, generation=task.generation)
+
+
+# --- What tasks leave uncommitted in a git folder, and a warning to the next one who works there.
+
+LOOKED_BACK = 20  # tasks of the same folder, the latest first
+
+
+async def left(before: Any, cwd: str) -> list[str]:
+    """The paths that a task left uncommitted, given the launch note's look at what was so before."""
+    if before is None or not os.path.isdir(cwd):
+        return []
+    after = await folder.changes(cwd)
+    return [] if after is None else worktree.left_behind(msgspec.convert(before, Changes), after)
+
+
+async def warnings(store: Store, task: Task, session: Session, now: Changes | None) -> list[Entry]:
+    """A notice that names the earlier task whose changes are still uncommitted here."""
+    if now is None or not session.cwd or session.worktree is not None:
+        return []
+    for earlier in await store.latest_tasks(cwd=session.cwd, limit=LOOKED_BACK):
+        if earlier.id == task.id or earlier.status not in ENDED or not earlier.outcome:
+            continue
+        shared = worktree.overlap(now, earlier.outcome.get("left") or [])
+        if shared:
+            named = ", ".join(shared[:5]) + (" …" if len(shared) > 5 else "")
+            text = f"task {earlier.id} ({earlier.status}) left changes here that are not committed: {named}"
+            body = {"text": text, "code": "left_behind", "task": earlier.id, "paths": shared}
+            return [NewEvent("notice", body)]
+    return []
+
+
+# --- One task, from its claim to its end: launch or re-attach, follow, settle.
+
+log = logging.getLogger(__name__)
+
+READ = 64 * 1024  # bytes of stdout taken at a time; between them requests are heeded
+LOOK_S = 0.25  # between looks at a process that says nothing
+OFFSPRING_S = 2.0  # between looks at what an agent with a running tool has started
+STDERR_LIMIT = 8 * 1024 * 1024
+
+
+class TaskRun:
+    """Drives one task that this process owns."""
+
+    def __init__(self, context: Context, watchman: Watchman, task: Task, session: Session):
+        self.task = task
+        self.found = asyncio.Event()  # set once it is known whether the agent runs
+        self._context = context
+        self._watchman = watchman
+        self._session = session
+        self._spool = Spool(context.home.task(task.id))
+        self._family = Family(self._spool, watchman, task.id, None)
+        self._begun = task.delivery != "waiting"  # a process of it may have been started
+        self._handle: Handle | None = None
+        self._news = True  # somebody may have asked something of it before we came
+        self._looked = 0.0
+
+    def wake(self) -> None:
+        """Somebody asked something of this task."""
+        self._news = True
+        if self._handle is not None:
+            self._handle.wake()
+
+    async def run(self) -> None:
+        """Drive it to its end; stop at once when another owner has it."""
+        try:
+            try:
+                if not await self._begin():
+                    return
+                await self._follow()
+            except FileNotFoundError as problem:
+                if not self._begun or os.path.exists(self._spool.stdout):
+                    raise
+                await self._lose(f"{problem.filename} is gone")
+                return
+            await self._settle()
+        except errors.StaleGeneration:
+            log.info("task %s has another owner now", self.task.id)
+        finally:
+            self.found.set()
+            if self._context.overhear is not None:
+                self._context.overhear(self.task.session, self.task.id, None)
+            if self._handle is not None:
+                self._handle.close()
+
+    # --- beginning
+
+    async def _begin(self) -> bool:
+        """A process to follow: the one that runs already, or a new one. False: the task has ended."""
+        if not os.path.isdir(self._spool.path):
+            if self.task.delivery == "accepted" or (self._begun and await self._family.survivors()):
+                await self._lose(f"{self._spool.path} is gone")
+                return False
+        elif self.task.delivery != "accepted" and self._prevent():
+            task_dir.discard(self._spool)  # it was prepared and never launched
+        elif not self._begun:
+            task_dir.retire(self._spool)  # of a launch before this one, which gave the prompt back
+        elif (note := self._spool.launch()) and "job" in note:
+            await self._ready(msgspec.convert(note["job"], Job), bool(note["listens"]))
+            return True
+        else:
+            await self._lose(f"{self._spool.note} is gone")
+            return False
+        try:
+            if by := (await self._requests()).cancels:
+                await self._context.store.commit(refusal(self.task, "cancelled", f"by {by[0]}", [], {}))
+                return False
+            self.found.set()  # no agent of it runs, however long it has to wait
+            if not await beginning.may_begin(self._context, self.task, self._session):
+                return False
+            await self._launch()
+        except (errors.StaleGeneration, *PASSING):
+            raise
+        except errors.HoldfastError as problem:
+            await self._refuse(problem)
+            return False
+        return True
+
+    def _prevent(self) -> bool:
+        with durable_io.reported(self._spool.path):
+            return self._spool.prevent()
+
+    async def _lose(self, why: str) -> None:
+        journal = self._journal if self._handle is not None else None
+        await settle(self._context.store, self.task, self._family, journal, self._recorded, why)
+
+    async def _launch(self) -> None:
+        plan = await launching.plan(self._context, self.task, self._session)
+        if plan.job.resume and plan.job.native_id is not None:
+            await replay.catch_up(self._context, self.task, plan.agent, plan.job.native_id)
+        before = await worktree.changes(plan.job.cwd)
+        entries: list[Entry] = []
+        if not self._begun:  # else they are in the log
+            entries += await warnings(self._context.store, self.task, self._session, before)
+            if plan.job.resume and plan.job.native_id is not None:
+                entries.append(sessions.attempt(plan.job.native_id))
+            if plan.launch.notice:
+                entries.append(NewEvent("notice", {"text": plan.launch.notice, "code": "launch"}))
+        if plan.chosen and plan.job.native_id is not None:
+            entries.append(
+                SeeToken(
+                    agent=plan.agent.name,
+                    native_id=plan.job.native_id,
+                    seen_in="chosen",
+                    protocol=plan.agent.protocols[0],
+                )
+            )
+        durable_io.make_folder(self._context.home.tasks)
+        note = {**plan.note(self.task), "before": msgspec.to_builtins(before)}
+        await asyncio.to_thread(self._spool.make, note)  # it waits for the disk, and other runs must not
+        await self._ready(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
+        child = self._start(plan)
+        self._family = Family(self._spool, self._watchman, self.task.id, child)
+        self._begun = True
+
+    def _start(self, plan: launching.Plan) -> subprocess.Popen[bytes]:
+        try:
+            return self._spool.start(plan.launch.argv, plan.env, plan.job.cwd, plan.launch.listens)
+        except (OSError, ValueError) as problem:
+            if isinstance(problem, OSError) and problem.errno != errno.E2BIG:
+                raise
+            raise errors.BadInput(f"{plan.agent.title} cannot be started so: {problem}") from problem
+
+    async def _ready(self, job: Job, listens: bool, first: list[Entry] | None = None) -> None:
+        """All that drives the process; `first` is committed before anything is sent."""
+        self._agent = self._context.registry.get(job.agent)
+        assert self._agent.driver is not None
+        self._job = job
+        self._driver: Driver = drivers.make(self._agent.driver, job)
+        self._outbox = Outbox(self._spool.sent) if listens else None
+        past = await self._context.store.task_events(self.task.id, ("tool_progress",))
+        self._journal = Journal(self._context.store, self.task, self._driver, self._outbox, past)
+        self._tail = Tail(self._spool.stdout)
+        self._handle = self._context.watch.add(self._spool.path)
+        if first:
+            await self._journal.commit(first)
+        self._journal.open()
+
+    async def _refuse(self, problem: errors.HoldfastError) -> None:
+        """It could not be launched: say why, and end it."""
+        event = NewEvent("error", {"text": problem.message, "code": problem.code, "hint": problem.hint})
+        outcome = {"code": problem.code, "hint": problem.hint}
+        await self._context.store.commit(refusal(self.task, "failed", problem.message, [event], outcome))
+        if os.path.isdir(self._spool.path) and self._spool.prevent():
+            task_dir.discard(self._spool)
+
+    # --- following
+
+    async def _follow(self) -> None:
+        assert self._handle is not None
+        self._stopping = Stopping(
+            self.task, self._spool, self._family, self._journal, self._context.settings.run
+        )
+        while True:
+            gone = await self._family.is_gone()  # before the reading: what it said last is then on disk
+            if not gone:
+                self.found.set()
+            more = await self._take()
+            archive.bound_stderr(self._spool, STDERR_LIMIT)
+            if self._news and (not more or self._tail.offset >= self.task.spool):
+                self._news = False
+                await self._heed()
+            if gone and not more:
+                return
+            await self._stopping.press()
+            await self._look()
+            if more:
+                await asyncio.sleep(0)
+            else:
+                await self._handle.wait(LOOK_S)
+
+    async def _take(self) -> bool:
+        """Take the next piece of stdout; whether there is more.
+
+        What an earlier run has heard comes first and alone: what was asked of the task since comes after it.
+        """
+        if not self._tail.behind():
+            return False
+        past = self.task.spool - self._tail.offset
+        lines = self._tail.read(min(READ, past) if past > 0 else READ)
+        if lines:
+            await self._journal.hear(lines, self._moment())
+        if self._context.overhear is not None and self._tail.offset >= self.task.spool:
+            self._context.overhear(self.task.session, self.task.id, self._driver.unfinished)
+        return self._tail.behind() > 0
+
+    def _moment(self) -> str:
+        """When what is read now was said: at the latest when stdout was last written to."""
+        return timestamps.stamp(min(time.time(), os.stat(self._spool.stdout).st_mtime))
+
+    async def _heed(self) -> None:
+        """Do what was asked of the task: answers are sent, a wish to stop is passed on."""
+        asked = await self._requests()
+        for ask in list(self._driver.asking):
+            if ask in asked.answers:
+                await self._journal.put(self._driver.answer(ask, asked.answers[ask]))
+        await self._stopping.heed(asked)
+
+    async def _requests(self) -> Requests:
+        return requests(await self._context.store.task_events(self.task.id, ("permission", "notice")))
+
+    async def _look(self) -> None:
+        """While a tool runs, remember what the agent has started."""
+        if self._driver.open_calls and time.monotonic() - self._looked > OFFSPRING_S:
+            self._looked = time.monotonic()
+            await self._family.note()
+
+    # --- ending
+
+    async def _settle(self) -> None:
+        last = self._tail.finish()
+        if last is not None:
+            await self._journal.hear([last], self._moment())
+        cancelled_by = self._stopping.cancelled_by
+        if cancelled_by is not None:
+            await self._stopping.end_all()
+        await self._journal.fence()
+        close_input(self._spool)  # where the shim was killed its relay is still there
+        before = self._spool.launch().get("before")
+        survivors, left, told, branch = await asyncio.gather(
+            self._family.survivors(),
+            leavings_left(before, self._job.cwd),
+            self._told(),
+            worktree.branch(self._job.cwd),
+        )
+        settling = Settling(self.task, self._job, self._spool, self._journal)
+        await settling.settle(cancelled_by, survivors, left, told, branch)
+        if (native_id := self._native_id()) is not None:
+            await replay.keep(self._context, self._agent, native_id, level=told.level)
+
+    async def _told(self) -> Told:
+        """What is left to say: of its stream, and without a final word there also of its own store."""
+        rest = self._journal.rest()
+        return Told(rest, level=True) if self._driver.final is not None else await self._recorded(rest)
+
+    async def _recorded(self, rest: list[Entry]) -> Told:
+        """The same with what the agent's own store tells beyond its stream."""
+        agent = self._context.registry.get(self._session.agent)
+        native_id = self._native_id() if self._handle is not None else None
+        if native_id is None:
+            token = current(await self._context.store.tokens(self.task.session), agent.name)
+            native_id = None if token is None else token.native_id
+        return await unseen.ask(self._context, self.task, agent, native_id, rest)
+
+    def _native_id(self) -> str | None:
+        return self._driver.native_id or self._job.native_id
+
+
+leavings_left = left

@@ -1,0 +1,352 @@
+"""The worker: takes over what runs without an owner, and starts what is queued."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast import durable_io, errors, timestamps
+from holdfast.model.event import Event, NewEvent
+from holdfast.model.task import ACTIVE, ENDED, Owner, Turn
+from holdfast.process import identity
+from holdfast.runner import finish
+from holdfast.runner.context import Context, header
+from holdfast.runner.control import is_request
+from holdfast.runner.finish import REASON, refusal
+from holdfast.runner.processes import Watchman
+from holdfast.runner.recorder import PASSING
+from holdfast.runner.task_run import TaskRun
+from holdfast.spool import archive, task_dir
+from holdfast.spool.task_dir import Spool
+
+
+class Waiting(NamedTuple):
+    """A queued task, as far as its turn goes."""
+
+    task: str
+    session: str
+    agent: str
+
+
+def startable(
+    queued: Sequence[Waiting],
+    running: Iterable[Waiting],
+    at_once: int,
+    limit_of: Callable[[str], int | None],
+) -> list[str]:
+    """The tasks whose turn it is; one that must wait for its session or agent holds up none behind it."""
+    active = list(running)
+    found = []
+    for waiting in queued:
+        if len(active) >= at_once:
+            break
+        limit = limit_of(waiting.agent)
+        if limit is not None and sum(1 for a in active if a.agent == waiting.agent) >= limit:
+            continue
+        if any(a.session == waiting.session for a in active):
+            continue
+        found.append(waiting.task)
+        active.append(waiting)
+    return found
+
+
+# --- The worker: takes over what runs without an owner, and starts what is queued.
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 60.0
+LOOK_S = 1.0  # between looks at the queue when nothing was heard of it
+TIDY_S = 3600.0  # between looks for spools that were kept long enough
+FALLS = 3  # a run that fails in itself is taken up again so often
+REST_S = 2.0  # before it is
+QUEUE_S, STEP_S = 2.0, 0.01  # to wait for another worker that looks at the queue
+LEFT_S = 60.0  # a task that ended so long ago is not being put away by anybody
+
+WORKER = "worker"  # in a task's options: who queued it and means to run it
+
+
+class Worker:
+    """Runs the tasks of one home on this machine, as many at once as the settings allow."""
+
+    def __init__(self, context: Context):
+        self._context = context
+        self._store = context.store
+        self._watchman = Watchman()
+        self._runs: dict[str, tuple[TaskRun, asyncio.Task[None]]] = {}
+        self._falls: dict[str, int] = {}
+        self._resting: dict[str, float] = {}  # tasks whose run failed, until then
+        self._wake = asyncio.Event()
+        self._ears: list[asyncio.Task[None]] = []
+        self._others: list[asyncio.Task[None]] = []
+
+    async def serve(self, *, forever: bool) -> None:
+        """Work; unless `forever`, until nothing is running or queued here that is this worker's.
+
+        Cancelled, it leaves its agents running; whoever comes next goes on with them.
+        """
+        self._others = others = [asyncio.create_task(work) for work in (self._renew(), self._tidy())]
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    await self._reap()
+                    waiting = await self._turn()
+                except PASSING as problem:
+                    log.warning("%s; what runs goes on", problem.message)
+                    waiting = 1
+                if not forever and not self._runs and not waiting:
+                    return
+                for other in (*others, *self._ears):
+                    if other.done():
+                        other.result()
+                # Not wait_for: up to Python 3.11 it loses a cancellation that comes as the event is set.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._wake.wait()
+        finally:
+            await self.leave()
+
+    async def leave(self) -> None:
+        """Let go of all that it drives; the agents go on."""
+        running = [*self._others, *self._ears, *[task for _, task in self._runs.values()]]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def adopt(self) -> list[dict[str, Any]]:
+        """Take over what runs here without an owner, and wait until it is known which agents live.
+
+        Tells of the tasks that have ended by that, and of sessions whose last one is missing.
+        """
+        missing: list[dict[str, Any]] = []
+        try:
+            await self._hark()
+            await self._adopt(await self._store.turns())
+            missing = await finish.settle(self._store, self._context.owner.host)
+        except PASSING as problem:
+            log.warning("%s; trying again soon", problem.message)
+        for run, _ in list(self._runs.values()):
+            await run.found.wait()
+        adopted = [await self._store.task(name) for name in self._runs]
+        return [
+            {"task": task.id, "session": task.session, "status": task.status, "reason": task.reason}
+            for task in adopted
+            if task.status in ENDED
+        ] + missing
+
+    # --- whose turn it is
+
+    async def _turn(self) -> int:
+        """Adopt, and start what may start; how many tasks of ours have no run now."""
+        await self._hark()
+        turns = await self._store.turns()
+        active = {turn.task for turn in turns if turn.status in ACTIVE}
+        self._resting = {name: until for name, until in self._resting.items() if name in active}
+        await self._adopt(turns)
+        ours = {turn.task for turn in turns if turn.status == "queued" and self._is_ours(turn)}
+        if ours:
+            async with self._queue() as free:
+                turns = await self._store.turns() if free else []
+                due = {*self._startable(turns)} & ours - {*self._runs}
+                # Together, so that the claims are one transaction; they are handed in in order.
+                await asyncio.gather(*[self._start(turn) for turn in turns if turn.task in due])
+        return len(ours) + len(self._resting)
+
+    def _startable(self, turns: list[Turn]) -> list[str]:
+        here = [turn for turn in turns if turn.host in (None, self._context.owner.host)]
+        active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
+        queued = [_waiting(turn) for turn in here if turn.status == "queued"]
+        settings = self._context.settings
+        return startable(queued, active, settings.run.at_once, lambda agent: settings.of(agent).at_once)
+
+    def _is_ours(self, turn: Turn) -> bool:
+        """Whether this worker may start it: one that another living worker queued is that one's."""
+        if turn.host not in (None, self._context.owner.host):
+            return False
+        owner = _owner(turn.options.get(WORKER))
+        return owner is None or owner == self._context.owner or identity.owner_alive(owner) is False
+
+    async def _start(self, turn: Turn) -> None:
+        try:
+            task = await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
+        except errors.Refused:  # taken by another, archived, or its conversation is driven elsewhere
+            return
+        await self._run(task.id)
+
+    async def _adopt(self, turns: list[Turn]) -> None:
+        for turn in turns:
+            if turn.task in self._runs and turn.status == "unreachable":
+                await self._reached(turn)
+            if turn.status not in ACTIVE or turn.owner is None or turn.task in self._runs:
+                continue
+            if time.monotonic() < self._resting.get(turn.task, 0.0):
+                continue
+            self._resting.pop(turn.task, None)
+            alive = identity.owner_alive(turn.owner)
+            if alive is None:
+                await self._doubt(turn)
+            elif not alive or turn.owner == self._context.owner:
+                with suppress(errors.StaleGeneration):
+                    await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
+                    await self._run(turn.task)
+
+    async def _doubt(self, turn: Turn) -> None:
+        """A host that does not answer makes its tasks unreachable: unknown is not dead."""
+        expired = turn.lease_until is not None and turn.lease_until < timestamps.now()
+        if turn.status == "running" and expired:
+            with suppress(errors.Refused):
+                reason = f"{turn.owner.host if turn.owner else 'its host'} has not been heard of"
+                await self._store.set_status(
+                    turn.task, "unreachable", generation=turn.generation, reason=reason
+                )
+
+    async def _reached(self, turn: Turn) -> None:
+        """Others had not heard of us for too long; we are here."""
+        with suppress(errors.Refused):
+            await self._store.renew(turn.task, turn.generation, LEASE_S)
+            await self._store.set_status(turn.task, "running", generation=turn.generation)
+
+    @asynccontextmanager
+    async def _queue(self) -> AsyncIterator[bool]:
+        """The limits hold for all workers of this machine: one at a time looks and claims.
+
+        False if another one has been at it for too long: it may be stopped, and what we run must go on.
+        """
+        path = os.path.join(self._context.home.path, "queue.lock")
+        with durable_io.reported(path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            for _ in range(round(QUEUE_S / STEP_S)):
+                if free := _locked(fd):
+                    break
+                await asyncio.sleep(STEP_S)
+            yield free
+        finally:
+            os.close(fd)
+
+    # --- runs
+
+    async def _run(self, task_id: str) -> None:
+        task = await self._store.task(task_id)
+        session = await self._store.session(task.session)
+        run = TaskRun(self._context, self._watchman, task, session)
+        running = asyncio.create_task(run.run(), name=task_id)
+        running.add_done_callback(lambda _: self._wake.set())
+        self._runs[task_id] = (run, running)
+
+    async def _reap(self) -> None:
+        for name, (_, running) in list(self._runs.items()):
+            if not running.done():
+                continue
+            problem = running.exception()
+            if isinstance(problem, PASSING):
+                log.warning("the run of task %s: %s", name, problem.message)
+            elif problem is not None:
+                log.error("the run of task %s failed", name, exc_info=problem)
+                await self._fell(name, problem)
+            if problem is not None:
+                self._resting[name] = time.monotonic() + REST_S
+            del self._runs[name]
+
+    async def _fell(self, name: str, problem: BaseException) -> None:
+        """A run failed in itself: it is taken up again, and given up loudly when that does not help."""
+        self._falls[name] = self._falls.get(name, 0) + 1
+        if self._falls[name] < FALLS:
+            return  # `_adopt` finds it without a run
+        task = await self._store.task(name)
+        text = f"Holdfast failed in this run: {type(problem).__name__}: {problem}"
+        event = NewEvent("error", {"text": text, "code": "internal"})
+        with suppress(errors.Refused):
+            await self._store.commit(refusal(task, "interrupted", header(text, REASON), [event], {}))
+
+    # --- in the background
+
+    async def _hark(self) -> None:
+        """Begin to listen, before any run looks at what was asked of its task: later it hears it from us."""
+        if not self._ears:
+            self._ears.append(asyncio.create_task(self._listen(await self._store.cursor())))
+
+    async def _listen(self, cursor: str) -> None:
+        """Pass on what is asked of tasks, also by other processes."""
+        while True:
+            try:
+                async for news in self._store.follow(cursor):
+                    cursor = news.cursor
+                    for change in news.changes:
+                        self._heard(change.event)
+            except PASSING as problem:
+                log.warning("%s; listening again soon", problem.message)
+                await asyncio.sleep(LOOK_S)
+
+    def _heard(self, event: Event) -> None:
+        if event.task in self._runs and is_request(event):
+            self._runs[event.task][0].wake()
+        elif event.kind in ("task", "session") and event.body.get("op") != "deliver":  # that moves no queue
+            self._wake.set()
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            for run, _ in list(self._runs.values()):
+                try:
+                    await self._store.renew(run.task.id, run.task.generation, LEASE_S)
+                except errors.StaleGeneration:
+                    pass  # its run notices at its next commit
+                except PASSING as problem:
+                    log.warning("the lease of %s: %s", run.task.id, problem.message)
+
+    async def _tidy(self) -> None:
+        """Put away the spools that killed workers have left; remove those that were kept for long enough."""
+        while True:
+            try:
+                await self._tidy_once()
+            except PASSING as problem:
+                log.warning("tidying: %s", problem.message)
+            await asyncio.sleep(TIDY_S)
+
+    async def _tidy_once(self) -> None:
+        tasks = self._context.home.tasks
+        for path in await asyncio.to_thread(archive.uncompressed, tasks):
+            if await self._is_over(os.path.basename(path)):
+                await asyncio.to_thread(archive.compress, Spool(path))
+        keep_s = self._context.settings.run.keep_days * 86400
+        for path in await asyncio.to_thread(archive.expired, tasks, time.time(), keep_s):
+            await asyncio.to_thread(archive.remove, path)
+
+    async def _is_over(self, folder: str) -> bool:
+        """Whether a spool's task has ended a while ago; what is no task's is left alone."""
+        try:
+            task = await self._store.task(task_dir.task_of(folder))
+        except errors.NotFound:
+            return False
+        return (
+            task.status in ENDED
+            and timestamps.parse(task.ended_at or timestamps.now()) < time.time() - LEFT_S
+        )
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _waiting(turn: Turn) -> Waiting:
+    return Waiting(turn.task, turn.session, turn.agent)
+
+
+def _owner(value: Any) -> Owner | None:
+    try:
+        return msgspec.convert(value, Owner)
+    except msgspec.ValidationError:
+        return None

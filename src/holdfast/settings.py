@@ -1,0 +1,111 @@
+"""The `[run]` and `[agents.NAME]` tables of config.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.agents.driver import Policy
+from holdfast.config import SEE, near
+from holdfast.errors import BadInput
+
+T = TypeVar("T")
+
+
+class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How tasks are run on this machine."""
+
+    at_once: int = 4  # tasks that run at the same time
+    permissions: Policy = "ask"
+    time_limit_s: float | None = None  # for a task that brings none
+    grace_s: float = 10.0  # from asking an agent to stop to ending it
+    leave_s: float = 20.0  # from an agent's final word to ending it
+    keep_days: float = 30.0  # a task's compressed stdio
+
+
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the user says of one agent."""
+
+    title: str | None = None
+    path: str | None = None  # its program, where PATH does not lead to it
+    command: tuple[str, ...] = ()  # the same with arguments; for an agent of the user's own
+    args: tuple[str, ...] = ()  # added to its command line
+    env: dict[str, str] = {}
+    keeps: tuple[str, ...] = ()  # more variables of the user's environment that it gets
+    at_once: int | None = None
+    permissions: Policy | None = None
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Both."""
+
+    run: RunSettings = RunSettings()
+    agents: dict[str, AgentSettings] = {}
+    tables: dict[str, dict[str, Any]] = {}  # of the agents, as they are written
+
+    def of(self, agent: str) -> AgentSettings:
+        """What was said of one agent."""
+        return self.agents.get(agent, AgentSettings())
+
+
+def read(config: Mapping[str, Any]) -> Settings:
+    """The settings of a config; BadInput names what is wrong with them."""
+    agents = tables("agents", config.get("agents", {}))
+    run = table("run", config.get("run", {}), RunSettings)
+    if run.at_once < 1:
+        raise BadInput("config.toml: run.at_once must be at least 1")
+    return Settings(
+        run=run,
+        agents={name: table(f"agents.{name}", said, AgentSettings) for name, said in agents.items()},
+        tables=agents,
+    )
+
+
+def tables(name: str, written: Any, see: str = SEE) -> dict[str, Any]:
+    """What is written under a name, if that is a table."""
+    if not isinstance(written, dict):
+        raise BadInput(f"config.toml: {name} must be a table: [{name}]", hint=see)
+    return written
+
+
+def table(name: str, written: Any, shape: type[T], see: str = SEE) -> T:
+    """A table of the config as its settings; BadInput names the one that is wrong, and what it may be."""
+    known = tuple(field.name for field in msgspec.structs.fields(shape))  # type: ignore[arg-type]
+    for given in tables(name, written, see):
+        if given not in known:
+            raise BadInput(f"config.toml: [{name}] has no setting {given!r}", hint=near(given, known))
+    try:
+        return msgspec.convert(written, shape)
+    except msgspec.ValidationError as problem:
+        what, _, where = str(problem).partition(" - at `$")
+        place = f"{name}{where.rstrip('`')}"
+        raise BadInput(f"config.toml: {place}: {what[:1].lower()}{what[1:]}", hint=see) from None
+
+
+# --- The `[hub]` table of config.toml.
+
+PORT = 8420
+
+
+class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the hub listens, and by which names it is known."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None  # None: the usual one, or a free one where that is taken
+    hosts: tuple[str, ...] = ()  # names by which a proxy or the network knows it
+
+
+def settings_read(config: Mapping[str, Any]) -> HubSettings:
+    """The settings of a config; BadInput names what is wrong with them."""
+    found = table("hub", config.get("hub", {}), HubSettings)
+    if found.port is not None:
+        check_port(found.port, "config.toml: hub.port")
+    return found
+
+
+def check_port(port: int, name: str = "a port") -> None:
+    """Refuse what is no port."""
+    if not 0 <= port <= 65535:
+        raise BadInput(f"{name} is a number from 0 to 65535, not {port}")

@@ -1,0 +1,24 @@
+"""Open a store for writing, whichever it is."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast import durable_io
+from holdfast.home import Home
+from holdfast.model.token import TokenRules
+from holdfast.store.location import Location
+from holdfast.store.store import BaseStore
+
+
+async def open_store(location: Location, home: Home, rules: TokenRules) -> BaseStore:
+    """The store, its schema made or brought up; nothing is healed here (see `recover`)."""
+    home.make()
+    if location.kind == "sqlite":
+        from holdfast.store.sqlite.store import SqliteStore
+
+        durable_io.make_folder(os.path.dirname(location.address))
+        return SqliteStore(location.address, home, rules)
+    from holdfast.store.postgres.store import PostgresStore
+
+    return await PostgresStore.open(location.address, home, rules)

@@ -1,0 +1,34 @@
+"""One question on one connection, for a command that only reads; nothing is made or brought up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import psycopg
+
+from holdfast import errors
+from holdfast.store.postgres import migrations
+from holdfast.store.postgres.connection import BEGIN_READ, connect_first, meaning, parse
+from holdfast.store.postgres.sql import PostgresSql
+from holdfast.store.sql import Sql
+
+T = TypeVar("T")
+
+
+async def ask_once(url: str, question: Callable[[Sql], Awaitable[T]]) -> T:
+    """The answer of a store that is there."""
+    address = parse(url)
+    db = await connect_first(address)
+    try:
+        if await migrations.check(db, address) == 0:
+            raise errors.StoreMissing(
+                f"{address.place} has no schema {address.schema} with tables of Holdfast's",
+                hint="`holdfast init` makes them",
+            )
+        await db.execute(BEGIN_READ)
+        return await question(PostgresSql(db))
+    except (psycopg.Error, UnicodeEncodeError) as problem:
+        raise meaning(problem, address) from problem
+    finally:
+        await db.close()

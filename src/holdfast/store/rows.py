@@ -1,0 +1,147 @@
+"""The views on their way into their tables, and back as Structs for the write path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast import ids
+from holdfast.errors import StoreUnreadable
+from holdfast.model.json_codec import encode
+from holdfast.model.projection import View, replace
+from holdfast.model.session import ArchiveNote, Deletion, Header, Link, Session, Worktree
+from holdfast.model.task import Task
+from holdfast.model.token import Token
+from holdfast.store.reads import read_metadata, session_view, task_view
+from holdfast.store.sql import Row, Sql
+
+JSON = (Worktree, ArchiveNote, Deletion, Link)  # columns of a list, side by side
+NO_JSON = (None,) * len(JSON)
+WIDTH = len(Header.__struct_fields__)
+FIRST_JSON = Header.__struct_fields__.index("worktree")
+PAST_JSON = FIRST_JSON + len(JSON)
+
+
+def as_session(view: dict[str, Any]) -> Session:
+    """A header as its Struct."""
+    return msgspec.convert(view, Session)
+
+
+def as_header(row: Row) -> Header:
+    """A row of a list as its Struct; most have none of the columns that are JSON."""
+    if row[FIRST_JSON:PAST_JSON] != NO_JSON:
+        told = [
+            None if text is None else _decoded(text, shape, row[0])
+            for text, shape in zip(row[FIRST_JSON:PAST_JSON], JSON, strict=True)
+        ]
+        row = (*row[:FIRST_JSON], *told, *row[PAST_JSON:])
+    return Header(*row[:WIDTH])
+
+
+def _decoded(text: str, shape: type[Any], session: str) -> Any:
+    try:
+        return msgspec.json.decode(text, type=shape)
+    except msgspec.DecodeError:
+        raise StoreUnreadable(f"the stored {shape.__name__} of {session} cannot be read") from None
+
+
+def as_token(row: dict[str, Any]) -> Token:
+    """A token row as its Struct."""
+    return msgspec.convert(row, Token)
+
+
+def as_task(view: dict[str, Any]) -> Task:
+    """A task as its Struct."""
+    return msgspec.convert(view, Task)
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A session in its tables, as far as a commit needs it."""
+
+    n: int
+    view: View
+
+
+async def load(
+    sql: Sql, session: str, *, metadata: bool, tokens: bool, active: bool, task: str | None
+) -> Loaded | None:
+    """The session and the parts of its view that are asked for."""
+    rows = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
+    if not rows:
+        return None
+    row = rows[0]
+    n = row["n"]
+    header = session_view(row)
+    header["metadata"], header["metadata_problem"] = (
+        read_metadata((await sql.rows("metadata", n=n))[0][0]) if metadata else ({}, None)
+    )
+    lineage = [as_token(t) for t in await sql.dicts("tokens", n=n)] if tokens else []
+    wanted = {task} if task and ids.is_id(task, ids.TASK) else set()
+    if active:
+        wanted |= {found for (found,) in await sql.rows("active_tasks", n=n)}
+    tasks = {}
+    for name in sorted(wanted):
+        for found in await sql.dicts("task", id=name):
+            if found["session"] == session:
+                tasks[name] = as_task(task_view(found))
+    return Loaded(n, View(as_session(header), tuple(lineage), tasks))
+
+
+def session_values(session: Session) -> dict[str, Any]:
+    """A header's columns."""
+    return {
+        "id": session.id,
+        "key": session.key,
+        "agent": session.agent,
+        "cwd": session.cwd,
+        "host": session.host,
+        "title": session.title,
+        "state": session.state,
+        "worktree": _json(session.worktree),
+        "archive": _json(session.archive),
+        "deletion": _json(session.deletion),
+        "link": _json(session.link),
+        "undone": session.undone,
+        "version": session.version,
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "seq": session.events,
+        "messages": session.messages,
+        "tasks": session.tasks,
+        "search": search_text(session),
+    }
+
+
+def search_text(session: Session) -> str:
+    """What a text filter looks in."""
+    branch = session.worktree.branch if session.worktree else None
+    parts = (session.title, session.key, session.cwd, branch, session.agent, session.id)
+    return "\n".join(part for part in parts if part).casefold()
+
+
+async def put_tokens(sql: Sql, n: int, before: tuple[Token, ...], after: tuple[Token, ...]) -> None:
+    """Write what changed of a lineage."""
+    for pos, token in enumerate(after):
+        if pos >= len(before) or before[pos] is not token:
+            await sql.run("put_token", n=n, pos=pos, **msgspec.structs.asdict(token))
+
+
+async def put_tasks(sql: Sql, n: int, before: dict[str, Task], after: dict[str, Task]) -> None:
+    """Write what changed of a session's tasks."""
+    for name, task in after.items():
+        old = before.get(name)
+        if old is task:
+            continue
+        if old is not None and replace(old, spool=task.spool) == task:
+            await sql.many("put_spool", [(task.spool, name)])
+            continue
+        values = msgspec.structs.asdict(task)
+        del values["session"]
+        for column in ("prompt", "options", "owner", "outcome"):
+            values[column] = _json(values[column])
+        await sql.run("put_task", n=n, **values)
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else encode(value).decode()

@@ -1,0 +1,518 @@
+"""The contract, kept by calls that need only what an `Engine` brings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Unpack
+
+import msgspec
+
+from holdfast import errors, ids, timestamps
+from holdfast.model import changes as c
+from holdfast.model.commit import Commit
+from holdfast.model.event import Event, Origin
+from holdfast.model.json_codec import decode
+from holdfast.model.session import Deletion, Header, Link, Session, Worktree
+from holdfast.model.task import Delivery, Owner, Status, Task, Turn
+from holdfast.model.token import ResumeTarget, Token, current, route
+from holdfast.store import reads, writes
+from holdfast.store import rows as tables
+from holdfast.store.backend import Engine, Operation, Outcome
+from holdfast.store.mirror.files import remove_tombstone, write_tombstone
+from holdfast.store.sql import Row, Sql
+from holdfast.store.types import Asked, Change, Changes, Committed, Count, Dispatch, Overview, Page
+from holdfast.store.writes import Written
+
+
+class SessionCalls(Engine):
+    """Making, finding and changing sessions."""
+
+    async def create_session(
+        self,
+        agent: str,
+        *,
+        key: str | None = None,
+        cwd: str | None = None,
+        host: str | None = None,
+        title: str | None = None,
+        worktree: Worktree | None = None,
+        link: Link | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Session:
+        """See the contract."""
+        change = c.Create(
+            agent=agent,
+            key=key,
+            cwd=cwd,
+            host=host,
+            title=title,
+            worktree=worktree,
+            link=link,
+            metadata={} if metadata is None else metadata,
+        )
+        return await self._change_session(ids.new(ids.SESSION), change)
+
+    async def resolve(self, name: str) -> str:
+        """See the contract."""
+        return await self.query(lambda sql: reads.resolve(sql, name))
+
+    async def session(self, session: str) -> Session:
+        """See the contract."""
+        return tables.as_session(await self.query(lambda sql: reads.session(sql, session)))
+
+    async def sessions(
+        self,
+        *,
+        state: str = "present",
+        agent: str = "",
+        key: str = "",
+        text: str = "",
+        status: str = "",
+        empty: bool = False,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """See the contract."""
+        views, next_page = await self.query(
+            lambda sql: reads.sessions(
+                sql,
+                state=state,
+                agent=agent,
+                key=key,
+                text=text,
+                status=status,
+                empty=empty,
+                before=before,
+                limit=limit,
+            )
+        )
+        return Page([tables.as_session(view) for view in views], next_page)
+
+    async def headers(
+        self, *, before: str | None = None, limit: int = 50, **filters: Unpack[reads.Filters]
+    ) -> tuple[list[Header], str | None]:
+        """See the contract."""
+        rows, following = await self.query(
+            lambda sql: reads.headers(sql, before=before, limit=limit, **filters)
+        )
+        return [tables.as_header(row) for row in rows], following
+
+    async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
+        """See the contract."""
+        return await self._change_session(session, c.PatchMetadata(patch=patch, version=version))
+
+    async def describe(self, session: str, **given: Any) -> Session:
+        """See the contract."""
+        return await self._change_session(session, c.Describe(**given))
+
+    async def archive(self, session: str, by: str, reason: str) -> Session:
+        """See the contract."""
+        return await self._change_session(session, c.Archive(by=by, reason=reason))
+
+    async def unarchive(self, session: str, by: str) -> Session:
+        """See the contract."""
+        return await self._change_session(session, c.Unarchive(by=by))
+
+    async def delete(self, session: str, by: str, reason: str) -> Session:
+        """See the contract."""
+        header = await self.session(session)
+        if header.state == "deleted":
+            return header
+        deletion = Deletion(id=os.urandom(8).hex(), by=by, reason=reason, at=timestamps.now())
+        wrote = await self.with_mirrors(lambda files: write_tombstone(files, session, deletion))
+        try:
+            change = c.Delete(id=deletion.id, by=by, reason=reason)
+            header = await self._change_session(session, change)
+        except (errors.Refused, errors.BadInput):
+            if wrote:
+                await self.with_mirrors(lambda files: remove_tombstone(files, session))
+            raise
+        await self.with_mirrors(lambda files: files.bury(session))
+        return header
+
+    async def restore(self, session: str, by: str) -> Session:
+        """See the contract."""
+        header = await self.session(session)
+        if header.deletion is None:
+            return header
+        await self.with_mirrors(lambda files: files.exhume(session))
+        try:
+            change = c.Restore(by=by, undoes=header.deletion.id)
+            header = await self._change_session(session, change)
+        except (errors.Refused, errors.BadInput):
+            await self.with_mirrors(lambda files: files.bury(session))
+            raise
+        await self.with_mirrors(lambda files: remove_tombstone(files, session))
+        return header
+
+
+# --- Calls on the log.
+
+REFUSALS = (errors.Refused, errors.BadInput, errors.NotFound)
+
+
+class LogCalls(Engine):
+    """Adding to a log and reading it."""
+
+    async def commit(self, commit: Commit) -> Committed:
+        """See the contract."""
+        return await self._committed(self._wanted(commit))
+
+    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | errors.HoldfastError]:
+        """See the contract."""
+        # All are made ready before the first is handed in: the writer takes what it finds.
+        ready = [self._or_refusal(commit) for commit in commits]
+        return list(await asyncio.gather(*[self._answer(operation) for operation in ready]))
+
+    def _or_refusal(self, commit: Commit) -> Operation | errors.HoldfastError:
+        try:
+            return self._wanted(commit)
+        except REFUSALS as refusal:
+            return refusal
+
+    async def _answer(self, ready: Operation | errors.HoldfastError) -> Committed | errors.HoldfastError:
+        if isinstance(ready, errors.HoldfastError):
+            return ready
+        try:
+            return await self._committed(ready)
+        except REFUSALS as refusal:
+            return refusal
+
+    def _wanted(self, commit: Commit) -> Operation:
+        if any(isinstance(entry, c.ClaimTask) for entry in commit.entries):
+            raise errors.BadInput("a task is claimed by the claim call, which looks at what else runs")
+        return self._writing(commit)
+
+    async def _committed(self, operation: Operation) -> Committed:
+        written: Written = await self.transact(operation)
+        return Committed(written.seqs, written.dropped, written.unchanged)
+
+    async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.log(sql, session, after, limit))
+        return [as_event(row) for row in rows]
+
+    async def event_lines(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[str]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.log(sql, session, after, limit))
+        return [reads.event_json(row) for row in rows]
+
+
+def as_event(row: Row) -> Event:
+    """A log row as an event."""
+    seq, kind, at, task, replayed, origin, _spool, _last, body = row
+    where = None if origin is None else Origin(**decode(origin))
+    return Event(seq, kind, decode(body), at, task, bool(replayed), where)
+
+
+# --- Calls on tasks.
+
+
+class TaskCalls(Engine):
+    """The queue, and who owns what runs."""
+
+    async def enqueue(
+        self,
+        session: str,
+        prompt: str,
+        *,
+        options: dict[str, Any] | None = None,
+        retry_of: str | None = None,
+    ) -> Task:
+        """See the contract."""
+        task = ids.new(ids.TASK)
+        change = c.QueueTask(prompt=prompt, options=options or {}, retry_of=retry_of)
+        written = await self._write(Commit(session, [change], task=task))
+        return written.view.tasks[task]
+
+    async def resolve_task(self, name: str) -> str:
+        """See the contract."""
+        return await self.query(lambda sql: reads.resolve_task(sql, name))
+
+    async def task(self, task: str) -> Task:
+        """See the contract."""
+        return tables.as_task(await self.query(lambda sql: reads.task(sql, task)))
+
+    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
+        """See the contract."""
+        views = await self.query(lambda sql: reads.tasks(sql, session=session, status=status, limit=limit))
+        return [tables.as_task(view) for view in views]
+
+    async def turns(self) -> list[Turn]:
+        """See the contract."""
+        return msgspec.convert(await self.query(reads.turns), list[Turn])
+
+    async def unrecorded(self, host: str, code: str) -> list[str]:
+        """Live sessions there whose token an unrecorded run has brought, but those told of with `code`."""
+        return await self.query(lambda sql: reads.unrecorded(sql, host, code))
+
+    async def latest_tasks(
+        self, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
+    ) -> list[Task]:
+        """See the contract."""
+        views = await self.query(
+            lambda sql: reads.latest_tasks(sql, session=session, status=status, cwd=cwd, day=day, limit=limit)
+        )
+        return [tables.as_task(view) for view in views]
+
+    async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.task_log(sql, task, kinds))
+        return [as_event(row) for row in rows]
+
+    async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:
+        """See the contract."""
+
+        async def operation(sql: Sql) -> Outcome:
+            until = timestamps.stamp(time.time() + lease_s)
+            claimed = await writes.claim(sql, task, generation, owner, until, self._rules)
+            return Outcome(claimed, claimed.session)
+
+        claimed: Task = await self.transact(operation)
+        return claimed
+
+    async def claim_next(
+        self,
+        owner: Owner,
+        lease_s: float,
+        *,
+        agents: frozenset[str] | None = None,
+        any_host: bool = False,
+    ) -> Task | None:
+        """See the contract."""
+
+        async def operation(sql: Sql) -> Outcome:
+            until = timestamps.stamp(time.time() + lease_s)
+            found = await writes.claim_next(sql, owner, until, agents, any_host, self._rules)
+            return Outcome(found, found.session) if found else Outcome(None)
+
+        claimed: Task | None = await self.transact(operation)
+        return claimed
+
+    async def renew(self, task: str, generation: int, lease_s: float) -> None:
+        """See the contract."""
+
+        async def operation(sql: Sql) -> Outcome:
+            until = timestamps.stamp(time.time() + lease_s)
+            sql.forget()
+            if not ids.is_id(task, ids.TASK) or not await sql.run(
+                "put_lease", id=task, generation=generation, lease_until=until
+            ):
+                raise errors.StaleGeneration(f"task {task} is not in generation {generation} any more")
+            return Outcome(None)
+
+        await self.transact(operation)
+
+    async def set_status(
+        self,
+        task: str,
+        status: Status,
+        *,
+        generation: int | None = None,
+        reason: str | None = None,
+        outcome: dict[str, Any] | None = None,
+    ) -> Task:
+        """See the contract."""
+        change = c.SetStatus(status=status, reason=reason, outcome=outcome)
+        return await self._change_task(task, change, generation)
+
+    async def deliver(self, task: str, delivery: Delivery, generation: int) -> Task:
+        """See the contract."""
+        return await self._change_task(task, c.Deliver(delivery=delivery), generation)
+
+    async def _change_task(self, task: str, change: c.Change, generation: int | None) -> Task:
+        session = (await self.task(task)).session
+        commit = Commit(session, [change], task=task, generation=generation)
+        return (await self._write(commit)).view.tasks[task]
+
+
+# --- Calls on tokens.
+
+
+class TokenCalls(Engine):
+    """The lineage of a session's native ids."""
+
+    async def see_token(
+        self,
+        session: str,
+        agent: str,
+        native_id: str,
+        *,
+        protocol: str | None = None,
+        seen_in: str = "stream",
+        task: str | None = None,
+    ) -> bool:
+        """See the contract."""
+        change = c.SeeToken(agent=agent, native_id=native_id, protocol=protocol, seen_in=seen_in)
+        return not (await self._write(Commit(session, [change], task=task))).unchanged
+
+    async def revoke_token(self, session: str, agent: str, native_id: str, reason: str) -> None:
+        """See the contract."""
+        change = c.RevokeToken(agent=agent, native_id=native_id, reason=reason)
+        await self._write(Commit(session, [change]))
+
+    async def reinstate_token(self, session: str, agent: str, native_id: str, reason: str) -> None:
+        """See the contract."""
+        change = c.ReinstateToken(agent=agent, native_id=native_id, reason=reason)
+        await self._write(Commit(session, [change]))
+
+    async def tokens(self, session: str) -> list[Token]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.tokens(sql, session))
+        return [tables.as_token(row) for row in rows]
+
+    async def sessions_of_token(self, agent: str, native_id: str) -> list[str]:
+        """See the contract."""
+
+        async def question(sql: Sql) -> list[Row]:
+            if not (reads.is_text(agent) and reads.is_text(native_id)):
+                return []
+            return await sql.rows("token_sessions", agent=agent, native_id=native_id)
+
+        return [session for (session,) in await self.query(question)]
+
+    async def resume_target(self, session: str) -> ResumeTarget:
+        """See the contract."""
+
+        async def question(sql: Sql) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+            return await reads.session(sql, session), await reads.tokens(sql, session)
+
+        view, rows = await self.query(question)
+        header = tables.as_session(view)
+        token = current([tables.as_token(row) for row in rows], header.agent)
+        if token is None:
+            raise errors.NoToken(f"session {session} has no current token of {header.agent}")
+        return ResumeTarget(
+            session=session,
+            agent=token.agent,
+            native_id=token.native_id,
+            protocol=route(token, self._rules),
+            cwd=header.cwd,
+            host=header.host,
+            worktree=header.worktree,
+        )
+
+
+# --- Calls on the change feed.
+
+
+class FeedCalls(Engine):
+    """News of all sessions, in commit order."""
+
+    async def cursor(self) -> str:
+        """See the contract."""
+        epoch, last = await self.query(_end)
+        return f"{epoch}.{last}"
+
+    async def changes(self, after: str | None = None, limit: int = reads.PAGE) -> Changes:
+        """See the contract."""
+
+        reads.check_limit(limit)
+
+        async def question(sql: Sql) -> tuple[str, int, list[Row], bool]:
+            epoch, last = await _end(sql)
+            place, gap = _place(after, epoch, last)
+            rows = await sql.rows("changes", budget=reads.PAGE_CHARACTERS, after=place, limit=limit)
+            return epoch, last, [(place,), *rows], gap
+
+        epoch, last, ((place,), *rows), gap = await self.query(question)
+        found = [Change(f"{epoch}.{row[0]}", row[1], as_event(row[2:])) for row in rows]
+        end = rows[-1][0] if rows else place
+        return Changes(found, f"{epoch}.{end}", gap, end < last)
+
+    async def follow(self, after: str | None = None) -> AsyncIterator[Changes]:
+        """See the contract."""
+        async with self.listen() as ear:
+            while True:
+                ear.clear()
+                found = await self.changes(after)
+                after = found.cursor
+                if found.changes or found.gap:
+                    yield found
+                if not found.more:
+                    await ear.wait()
+
+
+async def _end(sql: Sql) -> tuple[str, int]:
+    epoch = (await sql.rows("meta", name="epoch"))[0][0]
+    return epoch, (await sql.rows("last_log"))[0][0]
+
+
+def _place(cursor: str | None, epoch: str, last: int) -> tuple[int, bool]:
+    """Where a cursor points, and whether it is not one of this feed's."""
+    if cursor is None:
+        return 0, False
+    theirs, _, number = cursor.partition(".")
+    if theirs != epoch or not reads.is_number(number) or int(number) > last:
+        return 0, True
+    return int(number), False
+
+
+# --- Calls on all that a store holds.
+
+
+class OverviewCalls(Engine):
+    """Numbers."""
+
+    async def overview(self, since: str, limit: int = 100) -> Overview:
+        """See the contract."""
+
+        async def question(sql: Sql) -> Overview:
+            sessions = await sql.rows("session_counts")
+            tasks = await sql.rows("task_counts")
+            days = await sql.rows("task_days", since=since)
+            rows = await sql.dicts("interrupted_tasks", limit=limit)
+            ((waiting,),) = await sql.rows("interrupted_count")
+            return Overview(
+                [Count(*row) for row in sessions],
+                [Count(*row) for row in tasks],
+                [Count(status, day, count) for day, status, count in days],
+                [tables.as_task(reads.task_view(row)) for row in rows],
+                waiting,
+            )
+
+        return await self.query(question)
+
+    async def asked(self) -> list[Asked]:
+        """See the contract."""
+        return [Asked(**found) for found in await self.query(reads.asked)]
+
+    async def mark(self) -> object | None:
+        """See the contract."""
+        return None
+
+    async def native_ids(self, agent: str) -> set[str]:
+        """See the contract."""
+
+        async def question(sql: Sql) -> list[Row]:
+            return await sql.rows("token_ids", agent=agent)
+
+        return {native_id for (native_id,) in await self.query(question)}
+
+
+# --- The call that queues a judged prompt.
+
+
+class DispatchCalls(Engine):
+    """From a judgement into the queue."""
+
+    async def dispatch(self, dispatch: Dispatch) -> Task:
+        """See the contract."""
+
+        async def operation(sql: Sql) -> Outcome:
+            task = await writes.dispatch(sql, dispatch, self._rules)
+            old = () if dispatch.replaces is None else (dispatch.replaces.session,)
+            return Outcome(task, task.session, old)
+
+        task: Task = await self.transact(operation)
+        return task
+
+
+# --- The contract, kept by calls that need only what an `Engine` brings.
+
+
+class BaseStore(LogCalls, SessionCalls, TokenCalls, TaskCalls, DispatchCalls, FeedCalls, OverviewCalls):
+    """Everything that `contract.py` promises."""

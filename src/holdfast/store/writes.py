@@ -1,0 +1,320 @@
+"""The write path of both stores: load what a commit touches, decide, write it all in one transaction.
+
+Nothing is written before everything is decided, so a refused commit needs no rollback and can share
+its transaction with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast import errors, ids, timestamps
+from holdfast.model import changes as c
+from holdfast.model.commit import Commit, Decision, Draft, Prepared, decide, prepare
+from holdfast.model.event import CHANGE_KINDS, CONVERSATION
+from holdfast.model.json_codec import check_plain, encode
+from holdfast.model.projection import View, replace
+from holdfast.model.task import ACTIVE, Owner, Task
+from holdfast.model.token import TokenRules
+from holdfast.store import reads
+from holdfast.store import rows as tables
+from holdfast.store.rows import Loaded
+from holdfast.store.sql import Row, Sql
+from holdfast.store.types import Dispatch, Replacing
+
+
+class Written(NamedTuple):
+    """What a commit came to."""
+
+    seqs: range  # of the records it added
+    dropped: int  # events that were there already, by origin
+    unchanged: int  # changes that said what was so already
+    view: View
+
+
+async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules) -> Written:
+    """Add a commit to its session's log and move the views with it."""
+    changes = prepared.changes
+    loaded = None if changes else sql.recall(commit.session)
+    if loaded is None or (commit.task is not None and commit.task not in loaded.view.tasks):
+        loaded = await tables.load(
+            sql,
+            commit.session,
+            metadata=any(isinstance(e, c.PatchMetadata) for e in changes),
+            tokens=any(c.KIND_OF[type(e)] == "token" for e in changes),
+            active=any(isinstance(e, c.Delete) for e in changes),
+            task=commit.task,
+        )
+    view = loaded.view if loaded else View()
+    holder = await _key_holder(sql, view, changes) if changes else None
+    known: set[str] = set()
+    if prepared.origins and loaded and view.session:
+        known = await sql.known_origins(loaded.n, view.session.events, prepared.origins)
+    for change in changes:
+        await _check_queued(sql, commit, change)
+    decision = decide(view, commit, prepared, known, holder, rules, timestamps.now())
+    return await put(sql, commit, loaded, view, decision)
+
+
+async def put(sql: Sql, commit: Commit, loaded: Loaded | None, before: View, decision: Decision) -> Written:
+    """Write what was decided."""
+    drafts, after, dropped, unchanged = decision
+    session, task, spool = commit.session, commit.task, commit.spool
+    if spool is not None and task is not None and after.tasks[task].spool != spool:
+        after = replace(after, tasks={**after.tasks, task: replace(after.tasks[task], spool=spool)})
+    described = after.session is not before.session
+    after = _count(after, drafts)
+    n = loaded.n if loaded else int((await sql.rows("next_n"))[0][0])
+    seq = before.session.events if before.session else 0
+    await _put_view(sql, n, before, after, described, bool(drafts))
+    if drafts:
+        place = await sql.reserve(len(drafts))
+        rows: list[Row] = [
+            (*draft, seq + i, place + i, n, task, None, False) for i, draft in enumerate(drafts, 1)
+        ]
+        rows[-1] = (*rows[-1][:-2], spool, True)
+        await sql.many("add_log", rows)
+        sql.note_origins(n, seq, drafts)
+    sql.remember(session, Loaded(n, after) if _is_plain(drafts) else None)
+    return Written(range(seq + 1, seq + 1 + len(drafts)), dropped, unchanged, after)
+
+
+def _is_plain(drafts: Sequence[Draft]) -> bool:
+    """Whether these are events only, so that the view they leave may be used again as it is."""
+    return CHANGE_KINDS.isdisjoint([draft[0] for draft in drafts])
+
+
+def _count(view: View, drafts: Sequence[Draft]) -> View:
+    if not drafts or view.session is None:
+        return view
+    session = replace(
+        view.session,
+        events=view.session.events + len(drafts),
+        messages=view.session.messages + len([d for d in drafts if d[0] in CONVERSATION]),
+        updated_at=max(view.session.updated_at, max([d[1] for d in drafts])),
+    )
+    return replace(view, session=session)
+
+
+async def _put_view(sql: Sql, n: int, before: View, after: View, described: bool, grew: bool) -> None:
+    session, old = after.session, before.session
+    assert session is not None
+    if old is None:
+        metadata = encode(session.metadata)
+        await sql.run("add_session", n=n, metadata=metadata, **tables.session_values(session))
+    elif described:
+        await sql.run("put_session", n=n, **tables.session_values(session))
+        if session.version != old.version:
+            await sql.run("put_metadata", n=n, metadata=encode(session.metadata))
+    elif grew:
+        place = (session.events, session.messages, session.updated_at, n)
+        await sql.many("put_place", [place])
+    if after.tokens is not before.tokens:
+        await tables.put_tokens(sql, n, before.tokens, after.tokens)
+    if after.tasks is not before.tasks:
+        await tables.put_tasks(sql, n, before.tasks, after.tasks)
+
+
+async def _key_holder(sql: Sql, view: View, changes: Sequence[c.Change]) -> str | None:
+    for change in changes:
+        match change:
+            case c.Create() | c.Describe() if isinstance(change.key, str):
+                wanted: str | None = change.key
+            case c.Unarchive() | c.Restore() if view.session is not None:
+                wanted = view.session.key
+            case _:
+                continue
+        check_plain("key", wanted)
+        if wanted is not None and (found := await sql.rows("live_key", key=wanted)):
+            return str(found[0][0])
+    return None
+
+
+async def _check_queued(sql: Sql, commit: Commit, change: c.Change) -> None:
+    if not isinstance(change, c.QueueTask):
+        return
+    if commit.task and ids.is_id(commit.task, ids.TASK) and await sql.dicts("task", id=commit.task):
+        raise errors.IllegalChange(f"task {commit.task} exists")
+    await check_retry(sql, change.retry_of)
+
+
+async def check_retry(sql: Sql, task: str | None) -> None:
+    """Refuse a second retry of one task."""
+    if task is None:
+        return
+    check_plain("retry_of", task)
+    if not await sql.dicts("task", id=task):
+        raise errors.NotFound(f"there is no task {task}")
+    if found := await sql.rows("retried", retry_of=task):
+        raise errors.IllegalChange(f"task {task} was put back as {found[0][0]} already", task=found[0][0])
+
+
+# --- claiming
+
+
+async def claim(
+    sql: Sql, task_id: str, generation: int, owner: Owner, lease_until: str, rules: TokenRules
+) -> Task:
+    """Make `owner` the one owner of a task that is still in that generation.
+
+    A queued task must have no rival: no other active task on its session, none on the same native
+    conversation. An active one changes hands; that its owner is dead is for the caller to know.
+    """
+    rows = await sql.dicts("task", id=task_id) if ids.is_id(task_id, ids.TASK) else []
+    if not rows:
+        raise errors.NotFound(f"there is no task {task_id!r}")
+    session = rows[0]["session"]
+    loaded = await tables.load(sql, session, metadata=False, tokens=False, active=False, task=task_id)
+    assert loaded is not None
+    task = loaded.view.tasks[task_id]
+    if task.generation != generation or not (task.status == "queued" or task.status in ACTIVE):
+        raise errors.StaleGeneration(
+            f"task {task_id} is {task.status} in generation {task.generation}",
+            generation=task.generation,
+            status=task.status,
+        )
+    if task.status == "queued" and loaded.view.session and loaded.view.session.state == "archived":
+        raise errors.IllegalChange(
+            f"session {session} is archived; its prompts wait", hint="unarchive it to run them"
+        )
+    if task.status == "queued" and (rivals := await sql.rows("rivals", task=task_id, n=loaded.n)):
+        raise errors.SessionRunning(f"task {rivals[0][0]} drives the same conversation", task=rivals[0][0])
+    change = c.ClaimTask(owner=owner, generation=generation + 1, lease_until=lease_until)
+    commit = Commit(session, [change], task=task_id)
+    now = timestamps.now()
+    decision = decide(loaded.view, commit, prepare(commit, now), (), None, rules, now)
+    written = await put(sql, commit, loaded, loaded.view, decision)
+    return written.view.tasks[task_id]
+
+
+async def claim_next(
+    sql: Sql,
+    owner: Owner,
+    lease_until: str,
+    agents: frozenset[str] | None,
+    any_host: bool,
+    rules: TokenRules,
+) -> Task | None:
+    """Claim the first queued task that may run for this owner, if there is one."""
+    for task_id, generation, agent, host, n in await sql.rows("queue"):
+        if agents is not None and agent not in agents:
+            continue
+        if not any_host and host is not None and host != owner.host:
+            continue
+        if await sql.rows("rivals", task=task_id, n=n):
+            continue
+        return await claim(sql, task_id, generation, owner, lease_until, rules)
+    return None
+
+
+# --- Queueing what was judged: into its session, or into a new one that takes the place of an old one.
+
+RETRY = "what it was judged by has changed; look again"
+
+
+async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
+    """Do it, or refuse it with nothing written; what was queued under the wanted id is left as it is."""
+    if wanted.task is not None and (there := await _queued_before(sql, wanted)) is not None:
+        return there
+    judged = wanted.replaces.session if wanted.replaces is not None else wanted.session
+    others: list[str] = []
+    if wanted.create is None or wanted.replaces is not None:
+        others = await _check(sql, wanted, judged)
+    if wanted.replaces is not None:
+        check_plain("by", wanted.replaces.by)
+        check_plain("reason", wanted.replaces.reason)
+    await check_retry(sql, wanted.retry_of)
+    task = wanted.task or ids.new(ids.TASK)
+    queue = c.QueueTask(prompt=wanted.prompt, options=wanted.options, retry_of=wanted.retry_of)
+    first = [] if wanted.create is None else [wanted.create]
+    commit = Commit(wanted.session, [*first, queue, *wanted.events], task=task)
+    if wanted.create is not None:
+        await _try_out(sql, commit, judged, rules)
+    if wanted.replaces is not None:
+        await _retire(sql, wanted.replaces, wanted.session, task, rules)
+    written = await write(sql, commit, prepare(commit, timestamps.now()), rules)
+    if wanted.replaces is not None:
+        await _move(sql, wanted.replaces.session, wanted.session, others, rules)
+    return written.view.tasks[task]
+
+
+async def _queued_before(sql: Sql, wanted: Dispatch) -> Task | None:
+    """The task of the same dispatch, made before."""
+    assert wanted.task is not None
+    if not ids.is_id(wanted.task, ids.TASK):
+        raise errors.BadInput(f"{wanted.task!r} is no id for a task")
+    if not await sql.dicts("task", id=wanted.task):
+        return None
+    return same(tables.as_task(await reads.task(sql, wanted.task)), wanted.prompt)
+
+
+def same(there: Task, prompt: str) -> Task:
+    """That task, unless its id was taken by another prompt."""
+    if there.prompt != prompt:
+        raise errors.IllegalChange(f"task {there.id} exists, with another prompt", task=there.id)
+    return there
+
+
+async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
+    """Whether all is as it was judged; the prompts that wait there."""
+    row = await reads.session_row(sql, judged)
+    if row["state"] != "live":
+        raise errors.PlanChanged(f"session {judged} is {row['state']} by now", hint=RETRY)
+    moved = wanted.replaces.moved if wanted.replaces is not None else None
+    own = None if moved is None else moved[0]
+    others = [task for (task,) in await sql.rows("open_tasks", n=row["n"]) if task != own]
+    if moved is not None:
+        found = await reads.task(sql, moved[0])
+        if found["generation"] != moved[1] or found["status"] != "running":
+            raise errors.StaleGeneration(f"task {moved[0]} is {found['status']} in {found['generation']}")
+    elif others and not wanted.queue:
+        raise errors.SessionRunning(
+            f"task {others[0]} of session {judged} runs or waits for its turn",
+            hint="--queue puts it behind that one",
+            task=others[0],
+            session=judged,
+        )
+    if wanted.seen is not None and row["seq"] != wanted.seen:
+        raise errors.PlanChanged(f"session {judged} has gone on since it was judged", hint=RETRY)
+    return others
+
+
+async def _try_out(sql: Sql, commit: Commit, replaced: str, rules: TokenRules) -> None:
+    """Refuse now what would be refused when the old session is already put away."""
+    now = timestamps.now()
+    created = commit.entries[0]
+    assert isinstance(created, c.Create)
+    key = created.key if created.key is not None and reads.is_text(created.key) else None
+    held = await sql.rows("live_key", key=key) if key is not None else []
+    holder = held[0][0] if held and held[0][0] != replaced else None
+    decide(View(), commit, prepare(commit, now), (), holder, rules, now)
+
+
+async def _retire(sql: Sql, old: Replacing, session: str, task: str, rules: TokenRules) -> None:
+    archive = Commit(old.session, [c.Archive(by=old.by, reason=old.reason)])
+    prepared = prepare(archive, timestamps.now())
+    if old.moved is not None:
+        await _write(sql, _gone_on(old.session, *old.moved, session=session, task=task), rules)
+    await write(sql, archive, prepared, rules)
+
+
+async def _move(sql: Sql, old: str, session: str, tasks: list[str], rules: TokenRules) -> None:
+    """The prompts that wait in the old session go on waiting in the new one."""
+    for name in tasks:
+        found = tables.as_task(await reads.task(sql, name))
+        new = ids.new(ids.TASK)
+        await _write(sql, _gone_on(old, name, None, session=session, task=new), rules)
+        queue = c.QueueTask(prompt=found.prompt, options=found.options, retry_of=name)
+        await _write(sql, Commit(session, [queue], task=new), rules)
+
+
+def _gone_on(old: str, moved: str, generation: int | None, *, session: str, task: str) -> Commit:
+    outcome: dict[str, Any] = {"moved_to": {"session": session, "task": task}}
+    reason = f"it goes on as task {task} of session {session}"
+    change = c.SetStatus(status="cancelled", reason=reason, outcome=outcome)
+    return Commit(old, [change], task=moved, generation=generation)
+
+
+async def _write(sql: Sql, commit: Commit, rules: TokenRules) -> None:
+    await write(sql, commit, prepare(commit, timestamps.now()), rules)

@@ -1,0 +1,194 @@
+"""Copies of the agents' own transcripts: only what is new is copied, and nothing copied is ever lost.
+
+`native/<agent>/<native id>/` holds a folder of files named as they lie below the agent's root, and
+`places.json`, which says where each of them was. A transcript that was cut or rewritten since the last
+copy does not replace it: the older one is kept beside it under a number.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import filecmp
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, count
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from holdfast import durable_io
+
+Change = Literal["same", "grown", "shrunk", "rewritten", "missing", "new"]
+
+_PIECE = 1 << 20
+
+
+class Copy(NamedTuple):
+    """One file of a native session and the copy that we have of it."""
+
+    original: str
+    copy: str
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """How one original is kept."""
+
+    copy: str
+    level: int | None = None  # the size up to which our log has what it tells
+
+
+class Copies:
+    """The copies of one native session."""
+
+    def __init__(self, folder: str):
+        self.folder = folder
+        self._path = os.path.join(folder, "places.json")
+        self._places = self._read()
+
+    def known(self) -> list[Copy]:
+        """What was copied, and from where."""
+        return [Copy(original, self._at(entry)) for original, entry in self._places.items()]
+
+    def take(self, files: Iterable[str], *, level: bool = False) -> int:
+        """Copy what is new of these files; how many bytes that were.
+
+        `level`: our log has all that they tell, so that a later look need not read them again.
+        """
+        durable_io.make_folder(self.folder)
+        copied = 0
+        with _alone(self.folder):  # the worker of the last task may still be at it when the next one begins
+            self._places = self._read()
+            for original in files:
+                entry = self._places.get(original) or _Entry(self._free_name(original))
+                with suppress(FileNotFoundError):  # it went between the listing and now
+                    copied += _take(original, self._at(entry))
+                    told = os.path.getsize(self._at(entry)) if level else entry.level
+                    self._places[original] = _Entry(entry.copy, told)
+            self._write()
+        return copied
+
+    def is_level(self, files: Iterable[str]) -> bool:
+        """Whether our log has all that these files tell; False if there are none."""
+        found = [(path, self._places.get(path)) for path in files]
+        return bool(found) and all(
+            entry is not None and entry.level is not None and _size(path) == entry.level
+            for path, entry in found
+        )
+
+    def changes(self) -> list[tuple[Copy, Change]]:
+        """How each original compares with its copy."""
+        return [(known, compare(known.original, known.copy)) for known in self.known()]
+
+    def _read(self) -> dict[str, _Entry]:
+        with suppress(FileNotFoundError, ValueError), open(self._path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=dict[str, _Entry])
+        return {}
+
+    def _at(self, entry: _Entry) -> str:
+        return os.path.join(self.folder, entry.copy)
+
+    def _free_name(self, original: str) -> str:
+        taken = {entry.copy for entry in self._places.values()} | {os.path.basename(self._path)}
+        base = os.path.basename(original)
+        names = chain([base], (f"{number}-{base}" for number in count(2)))
+        return next(name for name in names if name not in taken)
+
+    def _write(self) -> None:
+        temporary = durable_io.temp_name(self._path)
+        with open(temporary, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(self._places), indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path)
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """No other process copies into that folder meanwhile."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def compare(original: str, copy: str) -> Change:
+    """What became of an original since it was copied."""
+    if not os.path.exists(copy):
+        return "new"
+    if not os.path.exists(original):
+        return "missing"
+    size, copied = os.path.getsize(original), os.path.getsize(copy)
+    if size < copied:
+        return "shrunk" if _begins_alike(original, copy, size) else "rewritten"
+    if not _begins_alike(original, copy, copied):
+        return "rewritten"
+    return "same" if size == copied else "grown"
+
+
+def restore(known: Copy, at: str) -> str | None:
+    """Put a copy back where its original was; what lay there is kept beside it, under the name given back."""
+    kept = None
+    if os.path.exists(known.original):
+        kept = f"{known.original}.replaced-{at.replace(':', '')}"
+        durable_io.move(known.original, kept)
+    durable_io.make_folder(os.path.dirname(known.original))
+    with open(known.copy, "rb") as file:
+        durable_io.create(known.original, iter(lambda: file.read(_PIECE), b""))
+    return kept
+
+
+def _take(original: str, copy: str) -> int:
+    change = compare(original, copy)
+    if change == "same" or change == "missing":
+        return 0
+    if change == "grown":
+        return _append(original, copy)
+    if change in ("shrunk", "rewritten"):
+        os.rename(copy, _numbered(copy))
+    temporary = durable_io.temp_name(copy)
+    shutil.copyfile(original, temporary)
+    with open(temporary, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, copy)
+    return os.path.getsize(copy)
+
+
+def _append(original: str, copy: str) -> int:
+    """What was added behind the end of the copy; a crash leaves a shorter copy, never a wrong one."""
+    with open(original, "rb") as source, open(copy, "ab") as target:
+        before = target.tell()
+        source.seek(before)
+        shutil.copyfileobj(source, target, _PIECE)
+        target.flush()
+        os.fsync(target.fileno())
+        return target.tell() - before
+
+
+def _begins_alike(one: str, other: str, length: int) -> bool:
+    with open(one, "rb") as left, open(other, "rb") as right:
+        while length > 0:
+            piece = min(_PIECE, length)
+            if left.read(piece) != right.read(piece):
+                return False
+            length -= piece
+    return True
+
+
+def _numbered(copy: str) -> str:
+    number = 1
+    while os.path.exists(f"{copy}.{number}"):
+        if filecmp.cmp(copy, f"{copy}.{number}", shallow=False):
+            break
+        number += 1
+    return f"{copy}.{number}"
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return None

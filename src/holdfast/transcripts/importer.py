@@ -1,0 +1,147 @@
+"""Bringing an agent's own history into our log: replayed, in order, and never twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast import errors, ids
+from holdfast.model.changes import Create, SeeToken
+from holdfast.model.commit import Commit
+from holdfast.model.event import NewEvent
+from holdfast.model.task import Task
+from holdfast.store.types import Store
+from holdfast.transcripts.dedupe import BORDER, Known
+from holdfast.transcripts.reader import Place, Reader, Worded
+
+BATCH = 1000  # entries a commit
+
+
+class Adopted(NamedTuple):
+    """What came of one native session."""
+
+    session: str
+    new: bool  # whether it was not here before
+    events: int  # added
+
+
+Came = Adopted | errors.HoldfastError | OSError
+
+
+async def adopt_all(
+    store: Store,
+    reader: Reader,
+    places: Sequence[Place],
+    *,
+    host: str,
+    protocol: Callable[[Place], str | None],
+) -> list[Came]:
+    """A session of ours for each native one: made if there is none, and given what it lacks.
+
+    The ends of all of them go to the store together, after the last was read. One that cannot be taken
+    does not stop the rest.
+    """
+    came: list[Came] = []
+    ends: dict[int, Commit] = {}
+
+    async def settle() -> None:
+        for number, answer in zip(ends, await store.commit_all(list(ends.values())), strict=True):
+            if isinstance(answer, errors.HoldfastError):
+                came[number] = answer
+        ends.clear()
+
+    for place in places:
+        if any(places[number].native_id == place.native_id for number in ends):
+            await settle()  # this one must find what that one makes
+        try:
+            adopted, end = await _adopt(store, reader, place, host, protocol(place))
+        except (errors.Refused, errors.BadInput, errors.StoreUnreadable, OSError) as problem:
+            came.append(problem)
+            continue
+        came.append(adopted)
+        if end.entries:
+            ends[len(came) - 1] = end
+    await settle()
+    return came
+
+
+async def _adopt(
+    store: Store, reader: Reader, place: Place, host: str, protocol: str | None
+) -> tuple[Adopted, Commit]:
+    """What comes of one, and the commit that is left to do."""
+    known = await store.sessions_of_token(place.agent, place.native_id)
+    if known:
+        count, end = await _replay(store, Commit(known[0]), reader, place)
+        return Adopted(known[0], False, count), end
+    session = ids.new(ids.SESSION)
+    created = Create(
+        agent=place.agent,
+        cwd=place.cwd,
+        host=host,
+        title=place.title,
+        worktree=place.worktree,
+        metadata={"imported_from": place.path},
+    )
+    token = SeeToken(agent=place.agent, native_id=place.native_id, protocol=protocol, seen_in="import")
+    # The token is in the first commit: after a crash the part that is here is found by it, and completed.
+    first = Commit(session, [created, token])
+    count, end = await put_replayed(store, first, reader.events(place), border(place))
+    return Adopted(session, True, count), end
+
+
+async def replay(store: Store, task: Task, known: Known, events: Iterable[NewEvent], place: Place) -> int:
+    """Put what the log of a task's session lacks of its past behind what it has, and mark the border.
+
+    Events are marked as replayed, so that nothing follows from them. `known` is what the log has, and
+    `events` what it lacks: again, or after a crash between, that is only what is still missing.
+    """
+    first = Commit(task.session, (), task.id, task.generation)
+    count, end = await put_replayed(store, first, events, border(place), known.unmarked)
+    if end.entries:
+        await store.commit(end)
+    return count
+
+
+async def _replay(store: Store, first: Commit, reader: Reader, place: Place) -> tuple[int, Commit]:
+    known = await past_of(store, first.session, reader)
+    missing = known.missing(reader.events(place))
+    return await put_replayed(store, first, missing, border(place), known.unmarked)
+
+
+async def put_replayed(
+    store: Store, first: Commit, events: Iterable[NewEvent], end: NewEvent, unmarked: bool = False
+) -> tuple[int, Commit]:
+    """Add events behind what the first commit has: how many, and the last commit, which is left to do.
+
+    `end` marks where they end; `unmarked`: it is needed even if there are none.
+    """
+    entries, count = list(first.entries), 0
+    for event in events:
+        entries.append(replace(event, replayed=True))
+        count += 1
+        if len(entries) >= BATCH:
+            await store.commit(replace(first, entries=entries))
+            entries = []
+    if count or unmarked:
+        entries.append(end)
+    return count, replace(first, entries=entries)
+
+
+def border(place: Place) -> NewEvent:
+    """The notice behind what was replayed."""
+    text = f"Replayed from session {place.native_id}"
+    body = {"text": text, "code": BORDER, "native_id": place.native_id, "path": place.path}
+    return NewEvent("notice", body, replayed=True)
+
+
+async def past_of(store: Store, session: str, reader: Reader | None = None) -> Known:
+    """What the log of a session has, to be met by what its agent's store has."""
+    known = Known(reader.said if isinstance(reader, Worded) else None)
+    after = 0
+    while page := await store.events(session, after=after):
+        after = page[-1].seq
+        for event in page:
+            known.add(event)
+    return known

@@ -1,0 +1,310 @@
+"""The table of verdicts, row by row, and what no combination of facts may ever give."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.resume import rules
+from holdfast.resume.environment import Folder, Process
+from holdfast.resume.facts import Ended, Facts
+from holdfast.resume.log_evidence import Gap
+from holdfast.resume.rules import ROWS, SOUND, row_of
+from holdfast.resume.verdict import judge, passes, told, wants_brief
+from holdfast.transcripts.reader import Problem
+from tests.support import verdict_facts as resume_facts
+from tests.support.verdict_facts import but, store
+
+PROCESS = Process(4711, "/usr/bin/make all")
+GAP = Gap("tool_summary", 7, "c1", "shell make")
+CUT_GAP = Gap("tool_progress", 9, "c2", "shell make install", cut=True)
+MINUTE = Problem("resume_destroys_history", "too early", {"how": "same_minute", "until": "later"})
+RESET = Problem("resume_destroys_history", "it would be reset", {"how": "reset"})
+
+# facts, what they come to, the codes of the reasons, a word of the first reason, and whether there is a brief
+CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
+    "sound": (resume_facts.SOUND, "resume", ["sound"], "agree", False),
+    "failed with an answer": (but(last=Ended("t1", "failed")), "resume", ["sound"], "agree", False),
+    "running": (but(waiting=("t2",)), "wait", ["task_running"], "t2", False),
+    "not ended": (but(last=Ended("t1", "running")), "wait", ["task_running"], "t1", False),
+    "unreachable": (but(last=Ended("t1", "unreachable")), "wait", ["task_running"], "t1", False),
+    "owner": (but(owners=(PROCESS,)), "wait", ["live_owner"], "4711", False),
+    "tools": (
+        but(tools=(PROCESS,), last=Ended("t1", "interrupted")),
+        "wait",
+        ["tools_running", "last_interrupted"],
+        "make all (4711)",
+        True,
+    ),
+    "elsewhere": (but(elsewhere="other", store=None), "wait", ["other_host"], "other", False),
+    "too soon": (but(store=store(problems=[MINUTE], sound=False)), "wait", ["too_soon"], "later", False),
+    "too soon, and for nothing": (
+        but(store=store(problems=[MINUTE], sound=False), last=Ended("t1", "interrupted")),
+        "fresh",
+        ["last_interrupted"],
+        "t1",
+        True,
+    ),
+    "no token": (but(token=None, store=None), "fresh", ["no_token"], "never named", False),
+    "revoked": (but(token=None, revoked="bad", store=None), "fresh", ["token_revoked"], "bad", False),
+    "interrupted": (
+        but(last=Ended("t1", "interrupted", False, "signal 9")),
+        "fresh",
+        ["last_interrupted"],
+        "signal 9",
+        True,
+    ),
+    "cancelled": (but(last=Ended("t1", "cancelled")), "fresh", ["last_cancelled"], "t1", True),
+    "failed": (but(last=Ended("t1", "failed", False)), "fresh", ["last_failed"], "t1", True),
+    "cancelled and trusted": (
+        but(last=Ended("t1", "cancelled"), trusted=True),
+        "resume",
+        ["sound"],
+        "agree",
+        False,
+    ),
+    "failed and trusted": (
+        but(last=Ended("t1", "failed", False), trusted=True),
+        "resume",
+        ["sound"],
+        "",
+        False,
+    ),
+    "interrupted and trusted": (
+        but(last=Ended("t1", "interrupted"), trusted=True),
+        "fresh",
+        ["last_interrupted"],
+        "t1",
+        True,
+    ),
+    "unrecorded": (but(last=None, missing=True), "fresh", ["last_unrecorded"], "never recorded", True),
+    "never begun": (but(last=None, proven=False), "fresh", ["never_begun"], "n1", False),
+    "other protocol": (but(other_protocol="stream-json"), "fresh", ["other_protocol"], "stream-json", False),
+    "no reader": (but(store=None), "fresh", ["store_unknown"], "demo", False),
+    "missing": (but(store=store("no_transcript")), "fresh", ["no_transcript"], "no_transcript", False),
+    "shrunk": (but(store=store("shrunk")), "fresh", ["shrunk"], "shrunk", False),
+    "torn": (but(store=store("torn_tail")), "fresh", ["torn_tail"], "torn_tail", False),
+    "forked": (but(store=store("forked_history")), "fresh", ["forked_history"], "two processes", False),
+    "broken": (but(store=store("missing_parent")), "fresh", ["missing_parent"], "missing_parent", False),
+    "ambiguous": (but(store=store("ambiguous_store")), "fresh", ["ambiguous_store"], "which", False),
+    "destroys": (
+        but(store=store(problems=[RESET], sound=False)),
+        "fresh",
+        ["resume_destroys_history"],
+        "it would be reset",
+        False,
+    ),
+    "unfinished": (
+        but(store=store("turn_unfinished")),
+        "fresh",
+        ["turn_unfinished"],
+        "turn_unfinished",
+        True,
+    ),
+    "unsound": (but(store=store("odd")), "fresh", ["odd"], "odd", False),
+    "unsound without a word": (but(store=store(sound=False)), "fresh", ["store_unsound"], "", False),
+    "harmless": (but(store=store("ended_in_api_error")), "resume", ["sound"], "", False),
+    "sound with a remark": (but(store=store("index_stale", sound=True)), "resume", ["sound"], "", False),
+    "dangling": (
+        but(store=store("dangling_call", dangling=[{"call": "c1", "name": "shell", "input": {}}])),
+        "fresh",
+        ["dangling_call"],
+        "shell",
+        True,
+    ),
+    "dangling, not listed": (but(store=store("dangling_call")), "fresh", ["dangling_call"], "", True),
+    "several": (
+        but(store=store("bad_line", "missing_parent", "orphan_result")),
+        "fresh",
+        ["bad_line", "missing_parent", "orphan_result"],
+        "bad_line",
+        False,
+    ),
+    "gap": (but(gaps=(GAP,)), "fresh", ["result_not_in_history"], "shell make", True),
+    "gap and trusted": (
+        but(gaps=(GAP,), trusted=True),
+        "fresh",
+        ["result_not_in_history"],
+        "shell make",
+        True,
+    ),
+    "gap of a call and its result": (
+        but(gaps=(Gap("tool_progress", 6, "c1", "shell make"), GAP)),
+        "fresh",
+        ["effect_not_in_history"],
+        "shell make",
+        True,
+    ),
+    "gap of a prompt": (
+        but(gaps=(Gap("user", 3, None, "and now?"),)),
+        "fresh",
+        ["prompt_not_in_history"],
+        "and now?",
+        True,
+    ),
+    "gap in the turn that was cut short": (
+        but(last=Ended("t1", "interrupted"), store=store("no_reply"), gaps=(CUT_GAP,)),
+        "fresh",
+        ["last_interrupted", "no_reply", "effect_not_in_history"],
+        "t1",
+        True,
+    ),
+    "gap in the turn that was cut short, and before": (
+        but(last=Ended("t1", "interrupted"), gaps=(GAP, CUT_GAP)),
+        "fresh",
+        ["last_interrupted", "result_not_in_history", "effect_not_in_history"],
+        "t1",
+        True,
+    ),
+    "folder gone": (but(folder=Folder("/work", False)), "fresh", ["folder_gone"], "/work", False),
+    "worktree gone": (but(folder=Folder("/work", False, True)), "fresh", ["worktree_gone"], "/work", False),
+    "other branch": (
+        but(folder=Folder("/work", True, False, "main", "topic")),
+        "fresh",
+        ["other_branch"],
+        "topic",
+        False,
+    ),
+    "same branch": (but(folder=Folder("/work", True, False, "main", "main")), "resume", ["sound"], "", False),
+    "branch not known": (but(folder=Folder("/work", True, False, None, "x")), "resume", ["sound"], "", False),
+    "other folder": (but(store=store(cwd="/elsewhere")), "fresh", ["other_folder"], "/elsewhere", False),
+    "other folder wanted": (but(wanted="/wanted"), "fresh", ["other_folder"], "/wanted", False),
+    "failed once": (but(failures=("exit 1",)), "resume", ["sound"], "", False),
+    "failed in two ways": (but(failures=("exit 1", "no such id")), "resume", ["sound"], "", False),
+    "failed twice": (
+        but(failures=("process 1 died", "no such id", "process 22 died")),
+        "fresh",
+        ["resume_failed"],
+        "died",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_row(name: str) -> None:
+    facts, action, codes, word, brief = CASES[name]
+    found = judge(facts)
+    assert (found.action, [reason.code for reason in found.reasons]) == (action, codes)
+    assert word in found.reasons[0].text and "{" not in told(found)
+    assert wants_brief(found) == brief
+    assert (found.session, found.token) == (facts.session, facts.token)
+    assert set(msgspec.to_builtins(found)) == {"action", "reasons", "session", "token"}
+
+
+def test_every_row_has_a_case_and_a_code_of_its_own() -> None:
+    tested = {row.code for facts, *_ in CASES.values() for row in ROWS if row.shows(facts)}
+    codes = [row.code for row in ROWS]
+    assert tested == set(codes) and len(set(codes)) == len(codes)
+    reasons = {code for _, _, codes, _, _ in CASES.values() for code in codes}
+    assert {row_of(code).code for code in reasons} == {*codes, SOUND.code} - {"cut_gap"}
+
+
+def test_every_group_of_problems_has_its_row() -> None:
+    assert set(rules.STORE) <= {row.code for row in ROWS}
+    named = [code for codes in rules.STORE.values() for code in codes]
+    assert len(set(named)) == len(named) and rules.HARMLESS.isdisjoint(named)
+
+
+def test_a_copy_is_made_only_where_every_reason_allows_it() -> None:
+    cut = but(last=Ended("t1", "interrupted"))
+    assert judge(cut, fork=True).action == "fork"
+    assert judge(msgspec.structs.replace(cut, can_fork=False), fork=True).action == "fresh"
+    assert judge(msgspec.structs.replace(cut, gaps=(GAP,)), fork=True).action == "fresh"
+    assert judge(msgspec.structs.replace(cut, owners=(PROCESS,)), fork=True).action == "wait"
+    forgotten = msgspec.structs.replace(cut, gaps=(CUT_GAP,))
+    assert judge(forgotten, fork=True).action == "fork", "what it forgot is in no copy, and in the brief"
+    assert wants_brief(judge(forgotten, fork=True)) and judge(forgotten).action == "fresh"
+    assert judge(msgspec.structs.replace(cut, gaps=(GAP, CUT_GAP)), fork=True).action == "fresh"
+    assert judge(resume_facts.SOUND, fork=True).action == "resume"
+
+
+def test_what_passes_by_itself() -> None:
+    assert passes(judge(CASES["too soon"][0]))
+    assert not passes(judge(CASES["owner"][0])) and not passes(judge(resume_facts.SOUND))
+
+
+# --- all combinations
+
+STATUSES = ("queued", "running", "unreachable", "succeeded", "failed", "cancelled", "interrupted")
+names = st.text("abc/:4", min_size=1, max_size=6)
+processes = st.lists(st.builds(Process, st.integers(1, 99999), names), max_size=2).map(tuple)
+codes = st.sampled_from(
+    [*(code for group in rules.STORE.values() for code in group), *rules.HARMLESS, "odd", "index_stale"]
+)
+problems = st.builds(
+    Problem, codes, names, st.sampled_from([{}, {"how": "same_minute", "until": "x"}, {"how": "reset"}])
+)
+stores = st.builds(
+    lambda sound, problems, dangling, cwd: store(sound=sound, problems=problems, dangling=dangling, cwd=cwd),
+    st.booleans(),
+    st.lists(problems, max_size=3),
+    st.lists(st.fixed_dictionaries({"call": names, "name": names, "input": st.none()}), max_size=1),
+    st.sampled_from(["/work", "/elsewhere", None]),
+)
+facts = st.builds(
+    Facts,
+    session=st.just("s1"),
+    agent=st.just("demo"),
+    token=st.sampled_from(["n1", None]),
+    revoked=st.sampled_from([None, "why"]),
+    elsewhere=st.sampled_from([None, "host"]),
+    waiting=st.lists(names, max_size=2).map(tuple),
+    last=st.none() | st.builds(Ended, names, st.sampled_from(STATUSES), st.booleans(), st.none() | names),
+    missing=st.booleans(),
+    other_protocol=st.sampled_from([None, "stream-json"]),
+    trusted=st.booleans(),
+    proven=st.booleans(),
+    failures=st.lists(names, max_size=3).map(tuple),
+    store=st.none() | stores,
+    owners=processes,
+    tools=processes,
+    gaps=st.lists(
+        st.builds(Gap, st.just("user"), st.integers(1), st.none(), names, st.booleans()), max_size=2
+    ).map(tuple),
+    folder=st.builds(
+        Folder, st.just("/work"), st.booleans(), st.booleans(), st.sampled_from([None, "a"]), names
+    ),
+    wanted=st.sampled_from([None, "/work", "/other"]),
+    can_fork=st.booleans(),
+)
+
+
+@given(facts, st.booleans())
+@settings(max_examples=500)
+def test_nothing_unsafe_is_ever_gone_on_with(found: Facts, fork: bool) -> None:
+    verdict = judge(found, fork=fork)
+    alive = found.owners or found.tools or found.waiting
+    unfinished = found.missing or (
+        found.last is not None and found.last.status not in ("succeeded", "failed", "cancelled")
+    )
+    if alive or unfinished or found.gaps:
+        assert verdict.action != "resume"
+    if alive:
+        assert verdict.action == "wait", "neither does a copy or a new run begin beside what still runs"
+    if verdict.action == "resume":
+        assert found.token is not None and found.store is not None and not found.store.dangling
+        assert found.proven and found.folder.there and found.elsewhere is None
+        assert found.last is None or found.last.status == "succeeded" or found.trusted or found.last.answered
+    if verdict.action == "fork":
+        assert all(gap.cut for gap in found.gaps), "a copy would lack what was done in a whole turn"
+    assert verdict.reasons and all(reason.code and reason.text for reason in verdict.reasons)
+    assert verdict == judge(found, fork=fork), "the same facts give the same verdict"
+
+
+@given(facts)
+@settings(max_examples=200)
+def test_one_more_thing_that_is_wrong_never_makes_it_safer(found: Facts) -> None:
+    rank = ("resume", "fork", "fresh", "wait")
+    before = rank.index(judge(found).action)
+    for worse in (
+        {"gaps": (GAP,)},
+        {"owners": (PROCESS,)},
+        {"missing": True},
+        {"store": store("torn_tail")},
+        {"last": Ended("t1", "interrupted"), "trusted": True},
+    ):
+        after = rank.index(judge(msgspec.structs.replace(found, **worse)).action)
+        assert after >= min(before, rank.index("fresh"))
