@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast import __version__, timestamps
-from holdfast.agents.base import Agent, Launch
+from holdfast.agents.base import WORD, Agent, Launch
 from holdfast.agents.driver import Job
 from holdfast.model.event import NewEvent, Origin
 from holdfast.process import open_files
@@ -43,6 +43,7 @@ def _history() -> Reader:
 AGENT = Agent(
     name="demo",
     title="Demo",
+    native_id_pattern=WORD,
     protocols=("acp",),
     driver="acp",
     command=PROGRAM,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.agents.base import Agent, Launch, Trap
+from holdfast.agents.base import WORD, Agent, Launch, Trap
 from holdfast.agents.driver import Job
 from holdfast.transcripts.reader import Reader
 
@@ -22,6 +22,7 @@ AGENT = Agent(
     name="cursor",
     title="Cursor",
     aliases=("cursor-agent",),
+    native_id_pattern=WORD,
     protocols=("acp", "stream-json"),
     driver="acp",
     programs=("cursor-agent",),  # not `agent`, which may be anything
