@@ -51,7 +51,7 @@ def answer(db: apsw.Connection, path: str, question: Callable[[Sql], Awaitable[T
     with translated(path):
         db.execute("begin")
         try:
-            return sync_await.run(question(SqliteSql(db)))  # type: ignore[arg-type]
+            return sync_await.run(question(SqliteSql(db, lenient=True)))  # type: ignore[arg-type]
         finally:
             if db.in_transaction:  # an error may have ended it
                 db.execute("rollback")
