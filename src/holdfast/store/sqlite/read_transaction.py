@@ -21,7 +21,7 @@ def read(db: apsw.Connection, path: str, question: Callable[[Sql], Awaitable[T]]
     with translated(path):
         db.execute("begin")
         try:
-            result = sync_await.run(question(SqliteSql(db)))  # type: ignore[arg-type]
+            result: T = sync_await.run(question(SqliteSql(db)))  # type: ignore[arg-type]
         except BaseException:
             # SQLite ends the transaction itself after an I/O error. A second error here would hide the first.
             with suppress(apsw.Error):
