@@ -32,7 +32,7 @@ def ask(home: Home, location: Location, question: Callable[[Sql], Awaitable[T]])
 
     db = open_sqlite(home, location)
     try:
-        return read(db, location.address, question)
+        return read(db, location.address, question, lenient=True)
     finally:
         db.close()
 
@@ -120,7 +120,7 @@ class Window:
         from holdfast.store.sqlite.read_transaction import read
 
         self._version = self._seen()
-        return read(self._db, path, question)
+        return read(self._db, path, question, lenient=True)
 
     def wait(self) -> None:
         """Until something was committed since the last question, or for a moment."""

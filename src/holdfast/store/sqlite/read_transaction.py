@@ -16,12 +16,17 @@ from holdfast.store.sqlite.sql import SqliteSql
 T = TypeVar("T")
 
 
-def read(db: apsw.Connection, path: str, question: Callable[[Sql], Awaitable[T]]) -> T:
-    """Answer a question from one consistent state; an error is reported as SQLite raised it."""
+def read(
+    db: apsw.Connection, path: str, question: Callable[[Sql], Awaitable[T]], *, lenient: bool = False
+) -> T:
+    """Answer a question from one consistent state; an error is reported as SQLite raised it.
+
+    `lenient`: every statement shows text that is not UTF-8, not only those for display.
+    """
     with translated(path):
         db.execute("begin")
         try:
-            result: T = sync_await.run(question(SqliteSql(db)))  # type: ignore[arg-type]
+            result: T = sync_await.run(question(SqliteSql(db, lenient=lenient)))  # type: ignore[arg-type]
         except BaseException:
             # SQLite ends the transaction itself after an I/O error. A second error here would hide the first.
             with suppress(apsw.Error):
