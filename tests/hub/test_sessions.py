@@ -357,6 +357,7 @@ def test_sessions_that_an_agent_had_without_us_are_adopted(hub: RunningHub, tmp_
     other.run({"say": "elsewhere"})
     refused(ask(hub, "POST", "/api/adopt", {"agent": "nobody"}), 404, "not_found")
     assert get(hub, "/api/adopt")["running"] is False
+    listening = Listening(hub, "/api/stream")
     begun = ask(hub, "POST", "/api/adopt", {"agent": "demo"})
     assert begun.status == 202 and begun.json["job"]
     ended = hub.terminal.until(lambda: not (now := get(hub, "/api/adopt"))["running"] and now)
@@ -365,4 +366,9 @@ def test_sessions_that_an_agent_had_without_us_are_adopted(hub: RunningHub, tmp_
     events = get(hub, f"/api/sessions/{new}/events")["events"]
     assert [e["body"]["text"] for e in events if e["kind"] == "assistant"] == ["elsewhere"]
     assert all(e["replayed"] for e in events if e["kind"] in ("user", "assistant"))
+    heard: list[dict[str, Any]] = []
+    while len(heard) < len(events):
+        heard.append(json.loads(listening.event()["data"])["event"])
+    listening.close()
+    assert heard == events, "a live reader gets the same, with the mark of a replay"
     assert "demo" not in [one["agent"] for one in get(hub, "/api/adoptable")["agents"]]

@@ -40,11 +40,17 @@ _HEADER = (
     "cwd",
     "git_branch",
     "git_repo_root",
+    # The schema of the web UI's own repair, which no released hermes-agent has.
+    "workspace",
+    "worktree_path",
+    "worktree_branch",
+    "worktree_repo_root",
     "title",
     "model",
     "profile_name",
 )
 _HEADER_NUMBERS = (
+    "worktree_created_at",
     "started_at",
     "ended_at",
     "message_count",

@@ -227,7 +227,7 @@ def _place(layout: Layout, native_id: str, header: Header | None, database: str 
     head = side.head if side is not None else {}
     title = (header.word("title") if header else None) or values.text(head.get("title")) or None
     workspace = values.text(head.get("worktree_path")) or values.text(head.get("workspace"))
-    cwd = (header.word("cwd") if header else None) or workspace or None
+    cwd = (worktree.folder_of_row(header) if header else None) or workspace or None
     moment = values.seconds(head.get("updated_at"))
     if header is not None:
         ended = values.seconds(header.values.get("ended_at")) or values.seconds(
