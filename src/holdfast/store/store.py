@@ -89,7 +89,7 @@ class SessionCalls(Engine):
                 limit=limit,
             )
         )
-        return Page([tables.as_session(view) for view in views], next_page)
+        return Page([tables.listed_session(view) for view in views], next_page)
 
     async def headers(
         self, *, before: str | None = None, limit: int = 50, **filters: Unpack[reads.Filters]
@@ -256,7 +256,7 @@ class TaskCalls(Engine):
         views = await self.query(
             lambda sql: reads.latest_tasks(sql, session=session, status=status, cwd=cwd, day=day, limit=limit)
         )
-        return [tables.as_task(view) for view in views]
+        return [tables.listed_task(view) for view in views]
 
     async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
         """See the contract."""
@@ -470,7 +470,7 @@ class OverviewCalls(Engine):
                 [Count(*row) for row in sessions],
                 [Count(*row) for row in tasks],
                 [Count(status, day, count) for day, status, count in days],
-                [tables.as_task(reads.task_view(row)) for row in rows],
+                [tables.listed_task(reads.listed_task_view(row)) for row in rows],
                 waiting,
             )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import UUID, Agent, Launch, Trap
-from holdfast.agents.driver import Job
+from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.driver import AgentJob
 from holdfast.errors import BadInput
-from holdfast.transcripts.reader import Reader
+from holdfast.transcripts.reader import TranscriptReader
 
 NARROW = "codex exec cannot ask for permissions; this run has its read-only sandbox instead"
 
@@ -35,7 +35,7 @@ def behind(path: str) -> tuple[str, ...] | None:
     return ()
 
 
-def launch(job: Job) -> Launch:
+def launch(job: AgentJob) -> AgentLaunch:
     """One prompt, one process. The prompt is its stdin: every user of the machine can read a command line."""
     _check(job.prompt)
     narrow = job.permissions != "allow"
@@ -45,7 +45,7 @@ def launch(job: Job) -> Launch:
     argv += ["-c", "features.plugins=false", "-c", "check_for_update_on_startup=false", *job.args]
     if job.resume:
         argv += ["resume", _uuid(job.native_id)]
-    return Launch((*argv, "-"), listens=False, stdin=job.prompt, notice=NARROW if narrow else None)
+    return AgentLaunch((*argv, "-"), listens=False, stdin=job.prompt, notice=NARROW if narrow else None)
 
 
 def _uuid(native_id: str | None) -> str:
@@ -63,7 +63,7 @@ def _check(prompt: str) -> None:
         raise BadInput("that prompt is not valid Unicode (a lone surrogate)")
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.agents.codex.reader import CodexReader
 
     return CodexReader()
@@ -83,9 +83,9 @@ AGENT = Agent(
     asks=False,
     keeps=("CODEX_HOME", "CODEX_API_KEY", "OPENAI_*", "AZURE_OPENAI_*"),
     traps=(
-        Trap("cannot ask for permissions: unless all is allowed it gets its read-only sandbox"),
-        Trap("a command that fails in its sandbox may be missing from its stream"),
-        Trap("a conversation that ended before its first turn began cannot be resumed"),
+        KnownTrap("cannot ask for permissions: unless all is allowed it gets its read-only sandbox"),
+        KnownTrap("a command that fails in its sandbox may be missing from its stream"),
+        KnownTrap("a conversation that ended before its first turn began cannot be resumed"),
     ),
     history=_history,
 )

@@ -15,8 +15,8 @@ from holdfast.peers.hapi import database as content
 from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, Database, Message, Row
 from holdfast.peers.hapi.metadata import Metadata
 from holdfast.store.types import Store
-from holdfast.transcripts.dedupe import BORDER
-from holdfast.transcripts.importer import Adopted, Came, past_of, put_replayed
+from holdfast.transcripts.dedupe import REPLAY_MARKER
+from holdfast.transcripts.importer import Came, TranscriptImport, past_of, put_replayed
 
 AGENT = "hapi"
 
@@ -157,7 +157,7 @@ async def _adopt(
     host: str,
     protocol: Protocols,
     is_native_id: IdCheck,
-) -> Adopted:
+) -> TranscriptImport:
     metadata = Metadata(row.metadata)
     stored = _tokens(metadata, protocol)
     tokens = [token for token in stored if is_native_id(token.agent, token.native_id)]
@@ -168,7 +168,7 @@ async def _adopt(
         held = {(token.agent, token.native_id) for token in await store.tokens(known)}
         new = [token for token in tokens if (token.agent, token.native_id) not in held]
         count = await _put(store, Commit(known, list(new)), past.missing(events), row, path, past.unmarked)
-        return Adopted(known, False, count)
+        return TranscriptImport(known, False, count)
     session = ids.new(ids.SESSION)
     agent = metadata.agent
     created = Create(
@@ -184,7 +184,7 @@ async def _adopt(
     count = await _put(
         store, Commit(session, [created, *tokens, *_refused(stored, tokens)]), events, row, path
     )
-    return Adopted(session, True, count)
+    return TranscriptImport(session, True, count)
 
 
 async def _known(store: Store, row: Row, tokens: list[SeeToken]) -> str | None:
@@ -202,7 +202,7 @@ async def _put(
 ) -> int:
     body = {
         "text": f"Replayed from hapi's session {row.id}",
-        "code": BORDER,
+        "code": REPLAY_MARKER,
         "native_id": row.id,
         "path": path,
     }
