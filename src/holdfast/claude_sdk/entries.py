@@ -10,9 +10,9 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.claude.events import Teller
+from holdfast.agents.claude.events import ClaudeEventBuilder
 from holdfast.agents.claude.records import lenient
-from holdfast.agents.claude.transcript import Piece
+from holdfast.agents.claude.transcript import TranscriptPiece
 from holdfast.errors import BadInput
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
@@ -83,7 +83,9 @@ def _told(entry: dict[str, Any], names: dict[str, str]) -> list[tuple[str, dict[
 
     Its origins are left out, and calls are told as they come: one without a result may still get it.
     """
-    told = Teller("", answered=lambda call: True).tell(Piece(0, encode(entry), lenient(entry)))
+    told = ClaudeEventBuilder("", answered=lambda call: True).tell(
+        TranscriptPiece(0, encode(entry), lenient(entry))
+    )
     found: list[tuple[str, dict[str, Any]]] = []
     for event in told:
         body = dict(event.body)

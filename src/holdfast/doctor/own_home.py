@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from holdfast import config, errors, timestamps
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.doctor import files, operation
 from holdfast.doctor import receipts as cases
 from holdfast.doctor.files import mark
@@ -103,7 +103,7 @@ async def apply(home: Home, location: Location, plan: str, progress: Progress | 
     found = await diagnose(home, location)
     if found.fingerprint != plan:
         raise errors.PlanChanged(f"the plan {plan} was made from another state of this home")
-    rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
+    rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()
     home.make()
     with home.lock("doctor self"), operation.alone(home, home.path):
         own = location.address if location.kind == "sqlite" else None

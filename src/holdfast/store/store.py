@@ -88,7 +88,7 @@ class SessionCalls(Engine):
                 before=before,
                 limit=limit,
             ),
-            lambda found: ([tables.as_session(view) for view in found[0]], found[1]),
+            lambda found: ([tables.listed_session(view) for view in found[0]], found[1]),
         )
         return Page(views, next_page)
 
@@ -278,7 +278,7 @@ class TaskCalls(Engine):
             lambda sql: reads.latest_tasks(
                 sql, session=session, status=status, cwd=cwd, day=day, limit=limit
             ),
-            _as_tasks,
+            lambda views: [tables.listed_task(view) for view in views],
         )
 
     async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
@@ -514,7 +514,7 @@ class OverviewCalls(Engine):
                 [Count(*row) for row in sessions],
                 [Count(*row) for row in tasks],
                 [Count(status, day, count) for day, status, count in days],
-                [tables.as_task(reads.task_view(row)) for row in rows],
+                [tables.listed_task(reads.listed_task_view(row)) for row in rows],
                 waiting,
             )
 

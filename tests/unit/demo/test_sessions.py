@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.demo import AGENT
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 from holdfast.demo import server, sessions
 
 
@@ -105,7 +105,7 @@ def test_the_text_of_a_prompt(blocks: object, text: str) -> None:
 
 def test_it_imports_nothing_heavy(tmp_path: Path) -> None:
     assert AGENT.launch is not None
-    launch = AGENT.launch(Job(agent="demo", session="s", task="t", prompt="", cwd="/", program=()))
+    launch = AGENT.launch(AgentJob(agent="demo", session="s", task="t", prompt="", cwd="/", program=()))
     assert launch.argv == (sys.executable, "-P", "-m", "holdfast.demo") and launch.listens
     code = "import sys; before = set(sys.modules); import holdfast.demo.server; "
     code += "print(*sorted(set(sys.modules) - before))"

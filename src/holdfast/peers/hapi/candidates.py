@@ -12,11 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import errors, timestamps
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, TOKENS, Database
 from holdfast.peers.hapi.metadata import Metadata
 from holdfast.peers.hapi.sessions import Session
-from holdfast.transcripts.reader import Place, Reader
+from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
 CHOICE = "choice"
 
@@ -140,9 +140,9 @@ class NativeStores:
 
     def __init__(self, env: Mapping[str, str]):
         self._env = env
-        self._registry = Registry()
-        self._readers: dict[str, Reader] = {}
-        self._known: dict[tuple[str, str, str], list[Place]] = {}
+        self._registry = AgentRegistry()
+        self._readers: dict[str, TranscriptReader] = {}
+        self._known: dict[tuple[str, str, str], list[SessionRef]] = {}
 
     def conversations(self, session: Session) -> list[Candidate]:
         """Those of the session's agent that were held in its folder and have all its prompts.
@@ -180,14 +180,14 @@ class NativeStores:
                     found[protocol] = Candidate({PROTOCOL: protocol}, "native store", place.path)
         return list(found.values())
 
-    def _places(self, agent: str, session: Session, path: str) -> Iterator[Place]:
+    def _places(self, agent: str, session: Session, path: str) -> Iterator[SessionRef]:
         first = (session.story.first_at or session.row.created_at) / 1000 - EARLIER_S
         for root in self._roots(agent, session):
             for place in self._held_in(agent, root, path):
                 if place.updated_at is None or timestamps.parse(place.updated_at) >= first:
                     yield place
 
-    def _held_in(self, agent: str, root: str, path: str) -> list[Place]:
+    def _held_in(self, agent: str, root: str, path: str) -> list[SessionRef]:
         """All that were held in a folder; a store is searched for each folder once."""
         known = self._known.get((agent, root, path))
         if known is None:
@@ -196,7 +196,7 @@ class NativeStores:
                 known.extend(self._reader(agent).sessions(root, path))
         return known
 
-    def _telling(self, agent: str, session: Session, path: str, prompts: list[str]) -> Iterator[Place]:
+    def _telling(self, agent: str, session: Session, path: str, prompts: list[str]) -> Iterator[SessionRef]:
         """One place of each conversation that has these prompts."""
         told = set()
         for place in self._places(agent, session, path):
@@ -207,7 +207,7 @@ class NativeStores:
                 told.add(name)
                 yield place
 
-    def _tells(self, agent: str, place: Place, prompts: list[str]) -> bool:
+    def _tells(self, agent: str, place: SessionRef, prompts: list[str]) -> bool:
         """Whether a conversation has these prompts, each somewhere in what its user said."""
         missing = set(prompts)
         try:
@@ -221,7 +221,7 @@ class NativeStores:
             return False
         return False
 
-    def _protocol(self, place: Place) -> str | None:
+    def _protocol(self, place: SessionRef) -> str | None:
         if place.agent != "cursor":
             return None
         return self._registry.get(place.agent).protocol_of(place.form)
@@ -234,7 +234,7 @@ class NativeStores:
         roots = dict.fromkeys(self._reader(agent).root(env) for env in homes)
         return [root for root in roots if os.path.exists(root)]
 
-    def _reader(self, agent: str) -> Reader:
+    def _reader(self, agent: str) -> TranscriptReader:
         if agent not in self._readers:
             history = self._registry.get(agent).history
             assert history is not None

@@ -15,8 +15,8 @@ from holdfast.peers.hapi import database as content
 from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, Database, Message, Row
 from holdfast.peers.hapi.metadata import Metadata
 from holdfast.store.types import Store
-from holdfast.transcripts.dedupe import BORDER
-from holdfast.transcripts.importer import Adopted, Came, past_of, put_replayed
+from holdfast.transcripts.dedupe import REPLAY_MARKER
+from holdfast.transcripts.importer import Came, TranscriptImport, past_of, put_replayed
 
 AGENT = "hapi"
 
@@ -148,7 +148,9 @@ async def adopt_install(
                 yield row.id, problem
 
 
-async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, protocol: Protocols) -> Adopted:
+async def _adopt(
+    store: Store, db: Database, row: Row, path: str, host: str, protocol: Protocols
+) -> TranscriptImport:
     metadata = Metadata(row.metadata)
     tokens = _tokens(metadata, protocol)
     events = Telling(row.id).events(db.messages(row))
@@ -158,7 +160,7 @@ async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, pro
         held = {(token.agent, token.native_id) for token in await store.tokens(known)}
         new = [token for token in tokens if (token.agent, token.native_id) not in held]
         count = await _put(store, Commit(known, list(new)), past.missing(events), row, path, past.unmarked)
-        return Adopted(known, False, count)
+        return TranscriptImport(known, False, count)
     session = ids.new(ids.SESSION)
     agent = metadata.agent
     created = Create(
@@ -172,7 +174,7 @@ async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, pro
     )
     # The key is in the first commit: after a crash the part that is here is found by it, and completed.
     count = await _put(store, Commit(session, [created, *tokens]), events, row, path)
-    return Adopted(session, True, count)
+    return TranscriptImport(session, True, count)
 
 
 async def _known(store: Store, row: Row, tokens: list[SeeToken]) -> str | None:
@@ -190,7 +192,7 @@ async def _put(
 ) -> int:
     body = {
         "text": f"Replayed from hapi's session {row.id}",
-        "code": BORDER,
+        "code": REPLAY_MARKER,
         "native_id": row.id,
         "path": path,
     }

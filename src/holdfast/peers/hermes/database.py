@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.peers.hermes import messages, values
-from holdfast.transcripts.row_backups import Table
-from holdfast.transcripts.sqlite_snapshot import Copy, Kept, open_copy, quick_check
+from holdfast.transcripts.row_backups import SessionTable
+from holdfast.transcripts.sqlite_snapshot import SnapshotCache, SqliteSnapshot, open_copy, quick_check
 
 NEWEST = 30  # the newest schema that was read in its source
 
@@ -40,11 +40,17 @@ _HEADER = (
     "cwd",
     "git_branch",
     "git_repo_root",
+    # The schema of the web UI's own repair, which no released hermes-agent has.
+    "workspace",
+    "worktree_path",
+    "worktree_branch",
+    "worktree_repo_root",
     "title",
     "model",
     "profile_name",
 )
 _HEADER_NUMBERS = (
+    "worktree_created_at",
     "started_at",
     "ended_at",
     "message_count",
@@ -75,7 +81,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 class Database:
     """One state of a database, open for reading."""
 
-    def __init__(self, path: str, copy: Copy, db: apsw.Connection, full: bool = False):
+    def __init__(self, path: str, copy: SqliteSnapshot, db: apsw.Connection, full: bool = False):
         """Read from a private copy of what is at `path`; `full`: messages with all they have."""
         self.path = path
         self.copy = copy
@@ -196,12 +202,12 @@ class Databases:
     """Private copies of databases, each made once as long as its original stays the same."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, SnapshotCache] = {}
         self._checked: dict[str, tuple[str, list[str]]] = {}  # by path: the copy, and what is wrong with it
 
-    def kept(self, path: str) -> Kept:
+    def kept(self, path: str) -> SnapshotCache:
         """The copies of one database."""
-        return self._kept.setdefault(path, Kept())
+        return self._kept.setdefault(path, SnapshotCache())
 
     @contextmanager
     def reading(self, path: str, full: bool = False) -> Iterator[tuple[Database | None, str]]:
@@ -265,9 +271,9 @@ MINE = "select ?1"
 
 TABLES = (
     # A parent that is gone is forgotten, as Hermes itself does when it deletes one.
-    Table("sessions", ("id",), "id", loose="parent_session_id"),
-    Table("messages", ("id",), "session_id"),
-    Table(
+    SessionTable("sessions", ("id",), "id", loose="parent_session_id"),
+    SessionTable("messages", ("id",), "session_id"),
+    SessionTable(
         "session_model_usage",
         ("session_id", "model", "billing_provider", "billing_base_url", "billing_mode", "task"),
         "session_id",

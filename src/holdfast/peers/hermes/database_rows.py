@@ -98,9 +98,9 @@ def head(native_id: str, header: Header | None, entry: dict[str, Any]) -> dict[s
     made: dict[str, Any] = {"session_id": native_id}
     if header is not None:
         told = header.values
-        title, cwd, model = header.word("title"), header.word("cwd"), header.word("model")
+        title, folder, model = header.word("title"), transcript.folder_of_row(header), header.word("model")
         made |= {"title": title} if title else {}
-        made |= {"workspace": cwd, "created_workspace": cwd} if cwd else {}
+        made |= {"workspace": folder, "created_workspace": folder} if folder else {}
         made |= {"model": model} if model else {}
         made |= transcript.of_row(header)
         if (started := values.seconds(told.get("started_at"))) is not None:

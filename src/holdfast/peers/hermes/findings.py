@@ -11,17 +11,17 @@ from holdfast.peers.hermes.conversation import Story
 from holdfast.peers.hermes.messages import read
 from holdfast.peers.hermes.session_state import Chart
 from holdfast.peers.hermes.sidecar import Sidecar
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 
-def symptoms(chart: Chart) -> list[Problem]:
+def symptoms(chart: Chart) -> list[TranscriptProblem]:
     """Everything that is not as it should be; the folder as a whole is looked at elsewhere."""
     facts = chart.facts
     if facts.deleted:
         if facts.header is None and facts.backup.state == "absent":
             return []
         text = "it was deleted in the web UI; what is left of it stays deleted"
-        return [Problem("deleted_tombstone", text, {"database": facts.database})]
+        return [TranscriptProblem("deleted_tombstone", text, {"database": facts.database})]
     found = [
         *inspect.files(facts),
         *inspect.copies(facts, _story(chart)),
@@ -32,12 +32,12 @@ def symptoms(chart: Chart) -> list[Problem]:
     return [problem for problem in found if problem.code != "run_still_open" and not foreign]
 
 
-def name(problem: Problem) -> tuple[str, str]:
+def name(problem: TranscriptProblem) -> tuple[str, str]:
     """What tells a problem from the others of its session."""
     return problem.code, part(problem)
 
 
-def part(problem: Problem) -> str:
+def part(problem: TranscriptProblem) -> str:
     """What tells it from others of its code."""
     return str(problem.evidence.get("turn", "")) if problem.code == "journal_pending_turn" else ""
 
@@ -56,7 +56,7 @@ def _turns(chart: Chart) -> list[Any]:
     return [turn for turn, _ in chart.turns() if not inspect.is_fresh(turn, chart.now)]
 
 
-def _orphans(live: Sidecar) -> list[Problem]:
+def _orphans(live: Sidecar) -> list[TranscriptProblem]:
     if live.state != "whole":
         return []
     calls = orphans(live.context or live.messages)
@@ -64,7 +64,7 @@ def _orphans(live: Sidecar) -> list[Problem]:
         return []
     text = "results of tools whose calls are nowhere would be sent to the model, which may refuse them"
     shown = {"calls": [call for _, call in calls[:20]], "count": len(calls)}
-    return [Problem("orphan_tool_row", text, shown)]
+    return [TranscriptProblem("orphan_tool_row", text, shown)]
 
 
 def orphans(messages: list[Any]) -> list[tuple[int, str]]:

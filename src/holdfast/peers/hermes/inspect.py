@@ -13,7 +13,7 @@ from holdfast.peers.hermes.conversation import Story
 from holdfast.peers.hermes.events import Telling
 from holdfast.peers.hermes.facts import GRACE_S, Facts
 from holdfast.peers.hermes.layout import session_id
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 # With these, what is stored is all there and would be gone on with; the rest is a loss or a doubt.
 HARMLESS = frozenset(
@@ -52,12 +52,12 @@ class Tally(msgspec.Struct):
 
 def problems(
     story: Story, telling: Telling, tally: Tally, turns: list[journal.Turn], now: float
-) -> list[Problem]:
+) -> list[TranscriptProblem]:
     """Everything that is wrong, the stores first, then the conversation."""
     facts = story.facts
     if facts.deleted:
         text = "it was deleted in the web UI; what is left of it stays deleted"
-        return [Problem("deleted_tombstone", text, {"database": facts.database})]
+        return [TranscriptProblem("deleted_tombstone", text, {"database": facts.database})]
     return [
         *_stores(facts, story),
         *files(facts),
@@ -67,7 +67,7 @@ def problems(
     ]
 
 
-def is_sound(problems: Iterable[Problem]) -> bool:
+def is_sound(problems: Iterable[TranscriptProblem]) -> bool:
     """Whether nothing of it would be lost or done again by going on."""
     return all(problem.code in HARMLESS for problem in problems)
 
@@ -77,7 +77,7 @@ def is_fresh(turn: journal.Turn, now: float) -> bool:
     return turn.at is not None and now - turn.at < GRACE_S
 
 
-def _stores(facts: Facts, story: Story) -> list[Problem]:
+def _stores(facts: Facts, story: Story) -> list[TranscriptProblem]:
     found = []
     if facts.damage or story.lost_rows:
         text = "its database cannot be read in full"
@@ -89,7 +89,7 @@ def _stores(facts: Facts, story: Story) -> list[Problem]:
     return found
 
 
-def files(facts: Facts) -> list[Problem]:
+def files(facts: Facts) -> list[TranscriptProblem]:
     """What is wrong with each of its files by itself."""
     found = []
     live, path = facts.live, facts.live.path
@@ -123,7 +123,7 @@ def files(facts: Facts) -> list[Problem]:
     return found
 
 
-def copies(facts: Facts, story: Story) -> list[Problem]:
+def copies(facts: Facts, story: Story) -> list[TranscriptProblem]:
     """Where its copies do not say the same."""
     found = []
     live, backup = facts.live, facts.backup
@@ -175,7 +175,7 @@ def copies(facts: Facts, story: Story) -> list[Problem]:
     return found
 
 
-def streams(facts: Facts, turns: list[journal.Turn], now: float) -> list[Problem]:
+def streams(facts: Facts, turns: list[journal.Turn], now: float) -> list[TranscriptProblem]:
     """Turns that never came to an end."""
     found = []
     pending = facts.pending
@@ -193,7 +193,7 @@ def streams(facts: Facts, turns: list[journal.Turn], now: float) -> list[Problem
     return found
 
 
-def _conversation(facts: Facts, telling: Telling, tally: Tally, now: float) -> list[Problem]:
+def _conversation(facts: Facts, telling: Telling, tally: Tally, now: float) -> list[TranscriptProblem]:
     found = []
     if telling.orphans:
         text = "results of tools whose calls are nowhere"
@@ -221,5 +221,5 @@ def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count:,} messages"
 
 
-def _problem(code: str, text: str, **evidence: Any) -> Problem:
-    return Problem(code, text, evidence)
+def _problem(code: str, text: str, **evidence: Any) -> TranscriptProblem:
+    return TranscriptProblem(code, text, evidence)

@@ -29,7 +29,7 @@ from holdfast.peers.hermes.session_state import Chart, Charting
 from holdfast.peers.hermes.sessions_folder import Census
 from holdfast.peers.hermes.sidecar import State
 from holdfast.process import identity, open_files
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 _OWNER = re.compile(r"\.tmp(?:\.recovery)?\.(\d{1,9})\.\d+$")
 _SESSION = re.compile(r"([0-9A-Za-z_-]{1,200})(?:\.json(?:\.bak|\.reconcile|\.recover)?)?\.tmp(?:\..*)?")
@@ -216,21 +216,27 @@ class _Look:
         """Databases that cannot be read, or are of a kind that nobody knows; tombstones likewise."""
         if self.charting.deleted is None:
             text = "the list of deleted sessions cannot be read; no session that has no file is made again"
-            self._tell(Problem("tombstones_corrupt", text, {"name": DELETED}), DELETED)
+            self._tell(TranscriptProblem("tombstones_corrupt", text, {"name": DELETED}), DELETED)
         for path, db, why in self.charting.opened:
             name = os.path.relpath(path, self._install.path)
             if db is None or (db.damage and not db.readable):
                 why = why or (db.damage[0] if db is not None else "")
-                self._tell(Problem("store_damaged", f"it cannot be read: {why}", {"path": path}), name)
+                self._tell(
+                    TranscriptProblem("store_damaged", f"it cannot be read: {why}", {"path": path}), name
+                )
             elif not db.readable:
                 text = "it has not the tables of hermes-agent; nothing is taken from it"
-                self._tell(Problem("schema_unknown", text, {"path": path}), name)
+                self._tell(TranscriptProblem("schema_unknown", text, {"path": path}), name)
             elif not db.known:
                 version = values.whole(str(db.version()))
                 text = f"its schema {version} is not one of those up to {NEWEST}; nothing is taken from it"
-                self._tell(Problem("schema_unknown", text, {"path": path, "version": version}), name)
+                self._tell(
+                    TranscriptProblem("schema_unknown", text, {"path": path, "version": version}), name
+                )
             elif said := self._install.damage(db):
-                self._tell(Problem("store_damaged", "SQLite says that it is damaged", {"said": said}), name)
+                self._tell(
+                    TranscriptProblem("store_damaged", "SQLite says that it is damaged", {"said": said}), name
+                )
 
     def sessions(self, progress: Progress | None) -> None:
         """Each session by itself; only what is wrong with it is kept."""
@@ -251,7 +257,10 @@ class _Look:
         for problem in sessions_folder.problems(layout, self._odd, self._misnamed, self.charting.knows):
             if problem.code == "foreign_file":
                 for name in problem.evidence["names"]:
-                    self._tell(Problem(problem.code, "it is no session of the web UI", {"name": name}), name)
+                    self._tell(
+                        TranscriptProblem(problem.code, "it is no session of the web UI", {"name": name}),
+                        name,
+                    )
             elif problem.code == "tmp_litter":
                 self._litter(problem)
             else:
@@ -286,7 +295,7 @@ class _Look:
             after = index.entry(own, sidecar.read(live.path, found.data))
             self._changed[own] = index.encode(after)
 
-    def _litter(self, problem: Problem) -> None:
+    def _litter(self, problem: TranscriptProblem) -> None:
         layout = self.charting.layout
         assert layout.folder is not None
         names = problem.evidence["names"]
@@ -330,7 +339,7 @@ class _Look:
             FileStep(path=path, before=before, content=content, findings=tuple(ids), says=digest)
         )
 
-    def _tell(self, problem: Problem, subject: str, action: str | None = None) -> str:
+    def _tell(self, problem: TranscriptProblem, subject: str, action: str | None = None) -> str:
         finding = Finding(
             code=problem.code,
             subject=subject,

@@ -14,7 +14,7 @@ from holdfast.peers.hermes.findings import name, orphans, symptoms
 from holdfast.peers.hermes.messages import Message, read
 from holdfast.peers.hermes.session_state import Chart
 from holdfast.peers.hermes.sidecar import SCENES, Body, Sidecar, encode, moved
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 Places = dict[int, int]  # where messages of a copy stand now
 
@@ -159,7 +159,7 @@ MENDABLE = MERGED | REBUILT | TIDIED | TURNS
 class Remedy(msgspec.Struct, frozen=True):
     """What is wrong, and the bytes with which as much of it as can be is not."""
 
-    found: list[Problem]
+    found: list[TranscriptProblem]
     mended: frozenset[tuple[str, str]] = frozenset()  # names of the problems that are gone then
     data: bytes | None = None  # what the sidecar should hold; None: it stays as it is
 
@@ -181,7 +181,7 @@ def remedy(chart: Chart) -> Remedy:
     return Remedy(found, mended, data) if mended else Remedy(found)
 
 
-def _codes(chart: Chart, found: list[Problem]) -> set[str]:
+def _codes(chart: Chart, found: list[TranscriptProblem]) -> set[str]:
     """What is to be mended; copies of which neither goes on where the other ends are for a person."""
     codes = {problem.code for problem in found}
     return codes if "content_diverged" not in codes or goes_on(chart) else codes - {"content_diverged"}

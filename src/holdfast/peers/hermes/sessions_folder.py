@@ -15,7 +15,7 @@ from holdfast.peers.hermes import sidecar, values
 from holdfast.peers.hermes import values as files
 from holdfast.peers.hermes.layout import DELETED, INDEX, RUNS, TURNS, Layout, is_litter, session_id
 from holdfast.peers.hermes.sidecar import State
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 
 class Census(Layout):
@@ -190,7 +190,7 @@ def _items(text: _Text) -> Iterator[Any]:
 
 def problems(
     census: Census, odd: Mapping[str, State], misnamed: Mapping[str, str], knows: Callable[[str], bool]
-) -> list[Problem]:
+) -> list[TranscriptProblem]:
     """Its index, files that are no sessions, what crashes left.
 
     `odd`: the sidecars that are not whole; `misnamed`: the sessions that files of a wrong name tell;
@@ -200,10 +200,10 @@ def problems(
     strange = [own for own, state in odd.items() if state == "foreign" and not _is_kept(census, own, knows)]
     if strange:
         names = sorted(f"{own}.json" for own in strange)
-        found.append(Problem("foreign_file", "files that are no sessions", {"names": names}))
+        found.append(TranscriptProblem("foreign_file", "files that are no sessions", {"names": names}))
     if litter := sorted(name for name in census.listed if is_litter(name)):
         text = f"a crash left temporary files ({len(litter):,})"
-        found.append(Problem("tmp_litter", text, {"names": litter}))
+        found.append(TranscriptProblem("tmp_litter", text, {"names": litter}))
     if (said := _index(census, odd, misnamed, knows)) is not None:
         found.append(said)
     return found
@@ -211,11 +211,15 @@ def problems(
 
 def _index(
     census: Census, odd: Mapping[str, State], misnamed: Mapping[str, str], knows: Callable[[str], bool]
-) -> Problem | None:
+) -> TranscriptProblem | None:
     sidecars = census.sidecars
     wanted = bytearray(0 if own in odd or own in misnamed else 1 for own in sidecars)
     if INDEX not in census.listed:
-        return Problem("index_missing", "its index is not there", {"name": INDEX}) if any(wanted) else None
+        return (
+            TranscriptProblem("index_missing", "its index is not there", {"name": INDEX})
+            if any(wanted)
+            else None
+        )
     elsewhere = set(misnamed.values())
     ghosts: set[str] = set()
     try:
@@ -226,7 +230,7 @@ def _index(
             elif own not in elsewhere:
                 ghosts.add(own)
     except (OSError, ValueError):
-        return Problem("index_corrupt", "its index cannot be read", {"name": INDEX})
+        return TranscriptProblem("index_corrupt", "its index cannot be read", {"name": INDEX})
     # An entry whose file is gone is not a ghost while its backup or its row is there (#5504).
     ghosts = {own for own in ghosts if not _is_kept(census, own, knows)}
     if not ghosts and not any(wanted):
@@ -235,7 +239,7 @@ def _index(
     text = (
         f"its index lists {len(ghosts):,} sessions that are gone, and lacks {len(missing):,} that are there"
     )
-    return Problem("index_stale", text, {"ghosts": sorted(ghosts), "missing": missing})
+    return TranscriptProblem("index_stale", text, {"ghosts": sorted(ghosts), "missing": missing})
 
 
 def _is_kept(census: Census, own: str, knows: Callable[[str], bool]) -> bool:

@@ -55,11 +55,25 @@ def _is_of(side: Sidecar, native_id: str) -> bool:
     return values.word(side.head.get("session_id")) in ("", native_id)
 
 
-# --- The git worktree that the web UI made for a session, as its sidecar or the agent's row tells it.
+# --- The folder and git worktree of a session, as its sidecar or its row records them.
+
+
+def folder_of_row(header: Header) -> str | None:
+    """The session's folder: the agent's schema names it `cwd`, the web UI's own schema `workspace`."""
+    return header.word("workspace") or header.word("worktree_path") or header.word("cwd")
 
 
 def of_row(header: Header) -> dict[str, Any]:
-    """The sidecar's fields out of a row: the session's folder is below `.worktrees` of a repository."""
+    """The sidecar's worktree fields from a row of either schema."""
+    started = values.seconds(header.values.get("started_at"))
+    if path := header.word("worktree_path"):
+        return {
+            "worktree_path": path,
+            "worktree_branch": header.word("worktree_branch") or header.word("git_branch"),
+            "worktree_repo_root": header.word("worktree_repo_root") or header.word("git_repo_root"),
+            "worktree_created_at": values.seconds(header.values.get("worktree_created_at")) or started,
+        }
+    # The agent's schema has no such columns: a worktree is a folder below `.worktrees` of a repository.
     cwd, root = header.word("cwd") or "", header.word("git_repo_root") or ""
     before, mark, below = cwd.partition("/.worktrees/")
     name = below.split("/")[0]
@@ -70,17 +84,19 @@ def of_row(header: Header) -> dict[str, Any]:
         "worktree_path": path,
         "worktree_branch": header.word("git_branch"),
         "worktree_repo_root": before,
-        "worktree_created_at": values.seconds(header.values.get("started_at")),
+        "worktree_created_at": started,
     }
 
 
 def of(head: dict[str, Any], header: Header | None) -> Worktree | None:
-    """What a sidecar's head says, else its row; None if that is not all there."""
-    told = head if head.get("worktree_path") else of_row(header) if header is not None else {}
+    """The worktree in a sidecar's head, else in its row; None if a part is missing."""
+    fields = head if head.get("worktree_path") else of_row(header) if header is not None else {}
     path, branch, root = (
-        values.text(told.get(f"worktree_{part}")) for part in ("path", "branch", "repo_root")
+        values.text(fields.get(f"worktree_{part}")) for part in ("path", "branch", "repo_root")
     )
-    made = values.seconds(told.get("worktree_created_at")) or values.seconds(head.get("created_at")) or 0.0
+    created = (
+        values.seconds(fields.get("worktree_created_at")) or values.seconds(head.get("created_at")) or 0.0
+    )
     if not path or not branch or not root:
         return None
-    return Worktree(path=path, branch=branch, repo_root=root, created_at=timestamps.stamp(made))
+    return Worktree(path=path, branch=branch, repo_root=root, created_at=timestamps.stamp(created))

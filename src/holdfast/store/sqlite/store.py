@@ -15,7 +15,6 @@ import apsw
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
-from holdfast.store import sync_await
 from holdfast.store.backend import Listener, Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.mirror.writer import Keeper
@@ -23,7 +22,7 @@ from holdfast.store.sql import Sql
 from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
 from holdfast.store.sqlite.mirror_thread import MirrorThread
-from holdfast.store.sqlite.sql import SqliteSql
+from holdfast.store.sqlite.read_transaction import read
 from holdfast.store.sqlite.writer import Writer
 from holdfast.store.store import BaseStore
 
@@ -86,7 +85,7 @@ class SqliteStore(BaseStore):
 
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
         """Ask in one read transaction; no writer is waited for."""
-        return self._ask(question)
+        return read(self._reader(), self._path, question)
 
     async def query_long(
         self, question: Callable[[Sql], Awaitable[T]], shape: Callable[[T], Shaped]
@@ -95,16 +94,9 @@ class SqliteStore(BaseStore):
         if self._closed:
             raise errors.StoreClosed()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, lambda: shape(self._ask(question)))
-
-    def _ask(self, question: Callable[[Sql], Awaitable[T]]) -> T:
-        db = self._reader()
-        with translated(self._path):
-            db.execute("begin")
-            try:
-                return sync_await.run(question(SqliteSql(db)))  # type: ignore[arg-type]
-            finally:
-                db.execute("commit")
+        return await loop.run_in_executor(
+            self._readers, lambda: shape(read(self._reader(), self._path, question))
+        )
 
     async def mark(self) -> object | None:
         """See the contract."""
