@@ -151,6 +151,6 @@ async def past_of(store: Store, session: str, reader: TranscriptReader | None = 
     return known
 
 
-def _add_all(known: Known, events: Sequence[Event]) -> None:
+def _add_all(known: KnownEvents, events: Sequence[Event]) -> None:
     for event in events:
         known.add(event)
