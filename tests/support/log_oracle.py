@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from holdfast.agents import driver as drivers
-from holdfast.agents.driver import Entry, Job
-from holdfast.agents.registry import Registry
+from holdfast.agents.driver import AgentJob, Entry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import Event, NewEvent
 from holdfast.runner.control import CANCEL, requests
@@ -25,11 +25,11 @@ OURS = {
 Told = tuple[str, dict[str, Any]]
 
 
-def spooled(home: Home, task: str, registry: Registry, events: list[Event]) -> list[Told]:
+def spooled(home: Home, task: str, registry: AgentRegistry, events: list[Event]) -> list[Told]:
     """The events of a task as its spool tells them, and the answers that were given."""
     answers = requests([event for event in events if event.task == task]).answers
     spool = Spool(home.task(task))
-    job = msgspec.convert(spool.launch()["job"], Job)
+    job = msgspec.convert(spool.launch()["job"], AgentJob)
     driver = drivers.make(str(registry.get(job.agent).driver), job)
     entries: list[Entry] = [*driver.open().entries]
     for line in archive.lines(spool):

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import durable_io, errors, timestamps
 from holdfast.agents import driver as drivers
-from holdfast.agents.driver import Driver, Job
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
 from holdfast.git import worktree as folder
 from holdfast.git.commands import Changes
@@ -171,7 +171,7 @@ class TaskRun:
         elif not self._begun:
             task_dir.retire(self._spool)  # of a launch before this one, which gave the prompt back
         elif (note := self._spool.launch()) and "job" in note:
-            await self._ready(msgspec.convert(note["job"], Job), bool(note["listens"]))
+            await self._ready(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
             return True
         else:
             await self._lose(f"{self._spool.note} is gone")
@@ -236,7 +236,7 @@ class TaskRun:
                 raise
             raise errors.BadInput(f"{plan.agent.title} cannot be started so: {problem}") from problem
 
-    async def _ready(self, job: Job, listens: bool, first: list[Entry] | None = None) -> None:
+    async def _ready(self, job: AgentJob, listens: bool, first: list[Entry] | None = None) -> None:
         """All that drives the process; `first` is committed before anything is sent."""
         self._agent = self._context.registry.get(job.agent)
         assert self._agent.driver is not None

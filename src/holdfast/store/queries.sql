@@ -81,6 +81,11 @@ select coalesce(max(id), 0) from log
 select seq, kind, at, task, replayed, origin, spool, last, body from log
 where n = :n and seq > :after order by seq limit :limit
 
+-- name: events
+-- The same records for display: on SQLite one that is damaged does not hide the others.
+select seq, kind, at, task, replayed, origin, spool, last, body from log
+where n = :n and seq > :after order by seq limit :limit
+
 -- name: task_log
 select seq, kind, at, task, replayed, origin, spool, last, body from log
 where n = :n and task = :task and :kinds like '%,' || kind || ',%' order by seq
