@@ -97,8 +97,8 @@ async def _merged(
 def _creation(header: LostHeader | None) -> Create | None:
     if header is None or header.agent is None:
         return None
-    known = {name: value for name, value in header._asdict().items() if name != "created_at"}
-    return Create(**known)
+    key = header.key if header.state == "live" else None  # else another session may have it by now
+    return Create(agent=header.agent, key=key, cwd=header.cwd, host=header.host, title=header.title)
 
 
 async def _last_records(sql: Sql, session: str, head: int) -> dict[int, Record]:
