@@ -135,7 +135,7 @@ class Journal:
 
     def open(self) -> None:
         """Send what comes before anything is heard; after a restart, what of it was not sent yet."""
-        self._send(self.driver.open().sends)
+        self._send(self.driver.start_messages().sends)
 
     async def hear(self, lines: Sequence[Line], at: str) -> None:
         """Take lines, commit what they bring with the new offset, then send what follows from them."""
@@ -173,7 +173,7 @@ class Journal:
 
     def rest(self) -> list[Entry]:
         """What follows from the end of stdout."""
-        out = self.driver.close()
+        out = self.driver.on_eof()
         return [dressed for entry in out.entries for dressed in self._dressed(entry, timestamps.now(), False)]
 
     async def commit(self, entries: Sequence[Entry], *, last: bool = False) -> None:
@@ -207,7 +207,7 @@ class Journal:
 
     def _heard(self, line: Line) -> DriverOutput:
         if line.data is not None:
-            return self.driver.hear(line.data)
+            return self.driver.on_line(line.data)
         self.kept = True
         body = {
             "text": line.head.decode("utf-8", "replace"),

@@ -294,7 +294,7 @@ class TaskRun:
         if lines:
             await self._journal.hear(lines, self._moment())
         if self._context.overhear is not None and self._tail.offset >= self.task.spool:
-            self._context.overhear(self.task.session, self.task.id, self._driver.unfinished)
+            self._context.overhear(self.task.session, self.task.id, self._driver.partial_text)
         return self._tail.behind() > 0
 
     def _moment(self) -> str:
@@ -304,7 +304,7 @@ class TaskRun:
     async def _heed(self) -> None:
         """Do what was asked of the task: answers are sent, a wish to stop is passed on."""
         asked = await self._requests()
-        for ask in list(self._driver.asking):
+        for ask in list(self._driver.pending_permissions):
             if ask in asked.answers:
                 await self._journal.put(self._driver.answer(ask, asked.answers[ask]))
         await self._stopping.heed(asked)
