@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from holdfast import errors, ids
 from holdfast.model.changes import Create, SeeToken
 from holdfast.model.commit import Commit
-from holdfast.model.event import NewEvent
+from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import Task
 from holdfast.store.types import Store
 from holdfast.transcripts.dedupe import REPLAY_MARKER, KnownEvents
@@ -146,6 +147,10 @@ async def past_of(store: Store, session: str, reader: TranscriptReader | None = 
     after = 0
     while page := await store.events(session, after=after):
         after = page[-1].seq
-        for event in page:
-            known.add(event)
+        await asyncio.to_thread(_add_all, known, page)
     return known
+
+
+def _add_all(known: KnownEvents, events: Sequence[Event]) -> None:
+    for event in events:
+        known.add(event)

@@ -72,8 +72,8 @@ def _named(reader: TranscriptReader, root: str, name: str) -> list[SessionRef]:
 
 async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
     """All sessions of hapi installs, each as one of the agent that it was held with."""
-    from holdfast.peers.hapi.database import place_of
-    from holdfast.peers.hapi.importer import adopt_install
+    from holdfast.peers.hapi.database import database_path
+    from holdfast.peers.hapi.importer import import_install
 
     home, location = common.place(given)
     adopted: list[Json] = []
@@ -86,9 +86,9 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                 return known[agent].protocols[0] if agent in known else None
 
             for name in given.names or [given.store_path or os.environ.get("HAPI_HOME", "~/.hapi")]:
-                path = place_of(name)
+                path = database_path(name)
                 bar = Bar("importing", 0)
-                async for session, came in adopt_install(
+                async for session, came in import_install(
                     context.store, path, host=socket.gethostname(), protocol=protocol
                 ):
                     bar.at(0, session)

@@ -13,11 +13,11 @@ from holdfast.peers.hermes import facts as found_facts
 from holdfast.peers.hermes import inspect as judge
 from holdfast.peers.hermes import journal, sidecar, transcript, values
 from holdfast.peers.hermes import transcript as worktree
-from holdfast.peers.hermes.conversation import Rows, Story
-from holdfast.peers.hermes.database import Database, Databases, Header
-from holdfast.peers.hermes.events import AGENT, Telling
-from holdfast.peers.hermes.facts import Facts, gather
-from holdfast.peers.hermes.layout import Layout, session_id
+from holdfast.peers.hermes.conversation import HermesConversation, MessageRows
+from holdfast.peers.hermes.database import HermesDatabase, HermesDatabaseCache, HermesSessionRow
+from holdfast.peers.hermes.events import AGENT, HermesEventBuilder
+from holdfast.peers.hermes.facts import HermesFacts, read_facts
+from holdfast.peers.hermes.layout import HermesLayout, session_id
 from holdfast.process import identity
 from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem, TranscriptReader
 from holdfast.transcripts.row_backups import SessionRows
@@ -32,13 +32,13 @@ class HermesReader(TranscriptReader):
     root_folder = ".hermes"
 
     def __init__(self) -> None:
-        self._databases = Databases()
+        self._databases = HermesDatabaseCache()
 
     def find(self, root: str, name: str) -> list[SessionRef]:
         """The sessions meant by an id, a sidecar, a backup or a database."""
         if os.sep in name or os.path.exists(name):
             return self._at(os.path.abspath(name))
-        layout = Layout(root)
+        layout = HermesLayout(root)
         places: list[SessionRef] = []
         broken: list[str] = []
         for path in layout.databases():
@@ -58,7 +58,7 @@ class HermesReader(TranscriptReader):
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions that nobody deleted."""
-        layout = Layout(root)
+        layout = HermesLayout(root)
         seen: set[str] = set()
         deleted = found_facts.deleted_ids(layout)
         names = set(layout.names())
@@ -84,8 +84,8 @@ class HermesReader(TranscriptReader):
     def events(self, place: SessionRef) -> Iterator[NewEvent]:
         """The conversation out of both stores, each message once."""
         with self._told(place) as (facts, _, rows):
-            story = Story(facts, rows)
-            telling = Telling(place.native_id, story.results)
+            story = HermesConversation(facts, rows)
+            telling = HermesEventBuilder(place.native_id, story.results)
             yield from _events(story, telling)
 
     def inspect(self, place: SessionRef) -> Inspection:
@@ -93,8 +93,8 @@ class HermesReader(TranscriptReader):
         with self._told(place) as (facts, db, rows):
             if db is not None:
                 facts.damage += self._databases.check(db)
-            story = Story(facts, rows)
-            telling, tally = Telling(place.native_id, story.results), judge.Tally()
+            story = HermesConversation(facts, rows)
+            telling, tally = HermesEventBuilder(place.native_id, story.results), judge.TurnProgress()
             for event in _events(story, telling):
                 tally.take(event)
             tally.end()
@@ -116,7 +116,7 @@ class HermesReader(TranscriptReader):
 
     def files(self, place: SessionRef) -> list[str]:
         """Its sidecar, backup and journals."""
-        layout = Layout.around(place.path)
+        layout = HermesLayout.around(place.path)
         path = layout.sidecar(place.native_id)
         found = [path, f"{path}.bak"] if path else []
         found += layout.turn_journals(place.native_id) + layout.run_journals(place.native_id)
@@ -124,7 +124,7 @@ class HermesReader(TranscriptReader):
 
     def database(self, place: SessionRef) -> str | None:
         """The first that has it."""
-        for path in Layout.around(place.path).databases():
+        for path in HermesLayout.around(place.path).databases():
             with self._databases.reading(path) as (db, _):
                 if db is not None and db.readable and db.header(place.native_id) is not None:
                     return path
@@ -136,11 +136,11 @@ class HermesReader(TranscriptReader):
 
     def owners(self, root: str, place: SessionRef) -> list[int]:
         """Who wrote a turn that is not ended, or says that it is compacting the session, and lives."""
-        layout = Layout.around(place.path)
+        layout = HermesLayout.around(place.path)
         pids: set[int] = set()
         for path in layout.turn_journals(place.native_id):
             shard = os.path.basename(path)[: -len(".jsonl")].rpartition("~")
-            if shard[1] and any(not turn.ended for turn in journal.turns([path])[0]):
+            if shard[1] and any(not turn.ended for turn in journal.read_turns([path])[0]):
                 pids |= _pid(shard[2])
         for path in layout.databases():
             with self._databases.reading(path) as (db, _):
@@ -149,9 +149,11 @@ class HermesReader(TranscriptReader):
         return sorted(pid for pid in pids if identity.started(pid) is not None)
 
     @contextmanager
-    def _told(self, place: SessionRef) -> Iterator[tuple[Facts, Database | None, Rows | None]]:
+    def _told(
+        self, place: SessionRef
+    ) -> Iterator[tuple[HermesFacts, HermesDatabase | None, MessageRows | None]]:
         """What both stores have of a session, with the database that has it, and where its rows are read."""
-        layout = Layout.around(place.path)
+        layout = HermesLayout.around(place.path)
         damage: list[str] = []
         unknown, asked = False, 0
         with ExitStack() as stack:
@@ -164,10 +166,10 @@ class HermesReader(TranscriptReader):
                     break
                 damage += [why] if why else db.damage if db is not None else []
                 unknown = unknown or (db is not None and not db.readable and not db.damage)
-            facts = gather(layout, place.native_id, found)
+            facts = read_facts(layout, place.native_id, found)
             facts.damage, facts.unknown_schema = damage, unknown and found is None
             facts.consulted = found is not None or (asked > 0 and not damage and not unknown)
-            rows: Rows | None = found
+            rows: MessageRows | None = found
             told = transcript.find(layout, place.native_id, facts.live)
             if told is not None and (found is None or not found.places(place.native_id)):
                 facts.transcript, rows = told.path, told
@@ -177,11 +179,11 @@ class HermesReader(TranscriptReader):
         name = os.path.basename(path)
         own = session_id(name)
         if own is not None:
-            return [_place(Layout.around(path), own, None, None)] if os.path.isfile(path) else []
+            return [_place(HermesLayout.around(path), own, None, None)] if os.path.isfile(path) else []
         return list(self.sessions(path)) if os.path.exists(path) else []
 
 
-def _events(story: Story, telling: Telling) -> Iterator[NewEvent]:
+def _events(story: HermesConversation, telling: HermesEventBuilder) -> Iterator[NewEvent]:
     facts = story.facts
     if facts.deleted:
         yield NewEvent("notice", {"text": "this session was deleted in the web UI", "code": "deleted"})
@@ -196,7 +198,7 @@ def _events(story: Story, telling: Telling) -> Iterator[NewEvent]:
     if facts.why_shorter and len(facts.backup.messages) > len(facts.live.messages):
         key = "clear_generation" if facts.why_shorter == "clear" else "intentional_shrink_generation"
         count = len(facts.backup.messages) - len(facts.live.messages)
-        yield telling.shortened(facts.why_shorter, values.word(facts.live.head.get(key)), count)
+        yield telling.shortened(facts.why_shorter, values.identifier(facts.live.head.get(key)), count)
     if facts.live.gaps:
         text = "parts of this session's file could not be read"
         yield NewEvent("notice", {"text": text, "code": "torn_live", "bytes": facts.live.size})
@@ -208,7 +210,9 @@ def _events(story: Story, telling: Telling) -> Iterator[NewEvent]:
     yield from telling.end()
 
 
-def _place(layout: Layout, native_id: str, header: Header | None, database: str | None) -> SessionRef:
+def _place(
+    layout: HermesLayout, native_id: str, header: HermesSessionRow | None, database: str | None
+) -> SessionRef:
     path = layout.sidecar(native_id)
     file = next((one for one in (path, f"{path}.bak") if one and os.path.isfile(one)), None)
     side = sidecar.load(file) if file else None
@@ -233,7 +237,7 @@ def _place(layout: Layout, native_id: str, header: Header | None, database: str 
         title=title,
         updated_at=values.stamp(moment),
         form=form,
-        worktree=worktree.of(head, header),
+        worktree=worktree.worktree_of(head, header),
     )
 
 

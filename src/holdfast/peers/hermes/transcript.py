@@ -12,13 +12,13 @@ from typing import Any
 from holdfast import timestamps
 from holdfast.model.session import Worktree
 from holdfast.peers.hermes import sidecar, values
-from holdfast.peers.hermes.database import Header
-from holdfast.peers.hermes.layout import Layout
-from holdfast.peers.hermes.messages import Message, read
+from holdfast.peers.hermes.database import HermesSessionRow
+from holdfast.peers.hermes.layout import HermesLayout
+from holdfast.peers.hermes.messages import HermesMessage, read_message
 from holdfast.peers.hermes.sidecar import Sidecar
 
 
-class Transcript:
+class HermesTranscript:
     """What one such file has, in the place of rows."""
 
     def __init__(self, side: Sidecar):
@@ -29,18 +29,18 @@ class Transcript:
         """One for each message."""
         return list(range(len(self._told)))
 
-    def message(self, place: int) -> Message | None:
+    def message(self, place: int) -> HermesMessage | None:
         """One of them."""
-        return read(self._told[place], "row", f"transcript-{place}")
+        return read_message(self._told[place], "row", f"transcript-{place}")
 
 
-def find(layout: Layout, native_id: str, live: Sidecar) -> Transcript | None:
+def find(layout: HermesLayout, native_id: str, live: Sidecar) -> HermesTranscript | None:
     """The transcript that may stand in for a session's rows, if there is one."""
     if not may_stand_in(live):
         return None
     sides = [sidecar.load(path) for path in layout.transcripts(native_id)]
     whole = [side for side in sides if side.state == "whole" and _is_of(side, native_id)]
-    return Transcript(whole[0]) if len(whole) == 1 and whole[0].messages else None
+    return HermesTranscript(whole[0]) if len(whole) == 1 and whole[0].messages else None
 
 
 def may_stand_in(live: Sidecar) -> bool:
@@ -52,18 +52,18 @@ def may_stand_in(live: Sidecar) -> bool:
 
 
 def _is_of(side: Sidecar, native_id: str) -> bool:
-    return values.word(side.head.get("session_id")) in ("", native_id)
+    return values.identifier(side.head.get("session_id")) in ("", native_id)
 
 
 # --- The folder and git worktree of a session, as its sidecar or its row records them.
 
 
-def folder_of_row(header: Header) -> str | None:
+def folder_of_row(header: HermesSessionRow) -> str | None:
     """The session's folder: the agent's schema names it `cwd`, the web UI's own schema `workspace`."""
     return header.word("workspace") or header.word("worktree_path") or header.word("cwd")
 
 
-def of_row(header: Header) -> dict[str, Any]:
+def worktree_fields(header: HermesSessionRow) -> dict[str, Any]:
     """The sidecar's worktree fields from a row of either schema."""
     started = values.seconds(header.values.get("started_at"))
     if path := header.word("worktree_path"):
@@ -88,9 +88,9 @@ def of_row(header: Header) -> dict[str, Any]:
     }
 
 
-def of(head: dict[str, Any], header: Header | None) -> Worktree | None:
+def worktree_of(head: dict[str, Any], header: HermesSessionRow | None) -> Worktree | None:
     """The worktree in a sidecar's head, else in its row; None if a part is missing."""
-    fields = head if head.get("worktree_path") else of_row(header) if header is not None else {}
+    fields = head if head.get("worktree_path") else worktree_fields(header) if header is not None else {}
     path, branch, root = (
         values.text(fields.get(f"worktree_{part}")) for part in ("path", "branch", "repo_root")
     )
