@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast import __version__, timestamps
-from holdfast.agents.base import Agent, AgentLaunch
+from holdfast.agents.base import WORD, Agent, AgentLaunch
 from holdfast.agents.driver import AgentJob
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
@@ -49,6 +49,7 @@ def _history() -> TranscriptReader:
 AGENT = Agent(
     name="demo",
     title="Demo",
+    native_id_pattern=WORD,
     protocols=("acp",),
     driver="acp",
     command=PROGRAM,

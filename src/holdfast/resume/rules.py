@@ -50,6 +50,7 @@ STORE: dict[str, tuple[str, ...]] = {
         "orphan_result",
         "context_forgets_step",
         "session_id_mismatch",
+        "bad_native_id",
     ),
     "store_ambiguous": ("ambiguous_store", "multiple_files"),
     "store_unfinished": ("turn_unfinished", "no_reply", "run_still_open"),

@@ -222,7 +222,9 @@ class TaskRun:
             )
         durable_io.make_folder(self._context.home.tasks)
         note = {**plan.note(self.task), "before": msgspec.to_builtins(before)}
-        await asyncio.to_thread(self._spool.make, note)  # it waits for the disk, and other runs must not
+        await asyncio.to_thread(
+            self._spool.make, note, plan.launch.stdin.encode()
+        )  # it waits for the disk, and other runs must not
         await self._ready(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
         child = self._start(plan)
         self._family = Family(self._spool, self._watchman, self.task.id, child)
@@ -244,7 +246,9 @@ class TaskRun:
         self._driver: Driver = drivers.make(self._agent.driver, job)
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
-        self._journal = Journal(self._context.store, self.task, self._driver, self._outbox, past)
+        self._journal = Journal(
+            self._context.store, self.task, self._driver, self._outbox, past, self._agent.is_native_id
+        )
         self._tail = Tail(self._spool.stdout, self._spool.lost())
         self._handle = self._context.watch.add(self._spool.path)
         if first:
@@ -399,7 +403,8 @@ class TaskRun:
         return await unseen.ask(self._context, self.task, agent, native_id, rest)
 
     def _native_id(self) -> str | None:
-        return self._driver.native_id or self._job.native_id
+        named = self._driver.native_id
+        return named if named is not None and self._agent.is_native_id(named) else self._job.native_id
 
 
 leavings_left = left

@@ -54,8 +54,10 @@ class Spool:
         self.keep = os.path.join(self.path, "keep")  # whoever makes this file wants the folder kept
         self._boot = ""  # as the note said when it was last read
 
-    def make(self, note: Mapping[str, Any]) -> None:
+    def make(self, note: Mapping[str, Any], stdin: bytes = b"") -> None:
         """The folder and its empty files, and the launch note, durably; FileExistsError if it has one.
+
+        `stdin` is the whole standard input of an agent that does not listen.
 
         The note comes last, so a folder with a note is whole; what was cut short before is simply made again.
         The boot is added to the note: a pid means nothing in another one.
@@ -71,6 +73,9 @@ class Spool:
                 os.pwrite(fd, _EXIT_ROOM, 0)
             finally:
                 os.close(fd)
+            if stdin:
+                with open(self.sent, "wb") as file:
+                    file.write(stdin)
         text = json.dumps({**note, "boot": identity.boot_id()}).encode()  # all escaped: also lone surrogates
         durable_io.create(self.note, [text + b"\n"])
 

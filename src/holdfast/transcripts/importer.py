@@ -38,8 +38,11 @@ async def adopt_all(
     *,
     host: str,
     protocol: Callable[[SessionRef], str | None],
+    check_id: Callable[[SessionRef], None],
 ) -> list[Came]:
     """A session of ours for each native one: made if there is none, and given what it lacks.
+
+    `check_id` refuses a session whose id its agent cannot have.
 
     The ends of all of them go to the store together, after the last was read. One that cannot be taken
     does not stop the rest.
@@ -57,6 +60,7 @@ async def adopt_all(
         if any(places[number].native_id == ref.native_id for number in ends):
             await settle()  # this one must find what that one makes
         try:
+            check_id(ref)
             adopted, end = await _adopt(store, reader, ref, host, protocol(ref))
         except (errors.Refused, errors.BadInput, errors.StoreUnreadable, OSError) as problem:
             came.append(problem)

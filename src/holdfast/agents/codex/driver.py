@@ -1,4 +1,4 @@
-"""Codex by `codex exec --json`: it is told everything by its command line and never listens."""
+"""Codex by `codex exec --json`: it gets one prompt on stdin and hears nothing after it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _outcome(item: dict[str, Any]) -> str:
     return "error" if item.get("status") in ("failed", "declined") or item.get("error") else "ok"
 
 
-# --- Codex by `codex exec --json`: it is told everything by its command line and never listens.
+# --- Codex by `codex exec --json`: it gets one prompt on stdin and hears nothing after it.
 
 PROTOCOL = "exec-json"
 COUNTS = {
@@ -122,7 +122,7 @@ class CodexDriver:
         self._problem: str | None = None  # what an `error` said before `turn.failed`
 
     def start_messages(self) -> DriverOutput:
-        """Nothing: the prompt is in its command line."""
+        """Nothing: the prompt is all of stdin."""
         return DriverOutput()
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
