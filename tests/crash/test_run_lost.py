@@ -383,15 +383,15 @@ def test_a_spool_on_which_every_worker_dies_is_set_aside(home: Home) -> None:
 
     def poisoned() -> None:
         run_steps.quick()
-        hear = AcpDriver.hear
+        on_line = AcpDriver.on_line
 
         def dying(driver: AcpDriver, line: bytes) -> Any:
             if b"poison" in line and b"agent_message_chunk" in line:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return hear(driver, line)
+            return on_line(driver, line)
 
         vars(task_run).update(SUSPECT_S=0.1)
-        type.__setattr__(AcpDriver, "hear", dying)
+        type.__setattr__(AcpDriver, "on_line", dying)
 
     running = Running(home, {"say": "before"}, {"say": "poison"}, END, prepare=poisoned)
     workers = 0

@@ -264,7 +264,9 @@ class TaskRun:
             )
         durable_io.make_folder(self._context.home.tasks)
         note = {**plan.note(self.task), "before": msgspec.to_builtins(before)}
-        await asyncio.to_thread(self._spool.make, note)  # it waits for the disk, and other runs must not
+        await asyncio.to_thread(
+            self._spool.make, note, plan.launch.stdin.encode()
+        )  # it waits for the disk, and other runs must not
         await self._ready(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
         child = self._start(plan)
         self._family = Family(self._spool, self._watchman, self.task.id, child)
@@ -286,7 +288,9 @@ class TaskRun:
         self._driver: Driver = drivers.make(self._agent.driver, job)
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
-        self._journal = Journal(self._context.store, self.task, self._driver, self._outbox, past)
+        self._journal = Journal(
+            self._context.store, self.task, self._driver, self._outbox, past, self._agent.is_native_id
+        )
         self._tail = Tail(self._spool.stdout, self._spool.lost())
         self._handle = self._context.watch.add(self._spool.path)
         if first:
@@ -371,7 +375,7 @@ class TaskRun:
         if lines:
             await self._journal.hear(lines, self._moment())
         if self._context.overhear is not None and self._tail.offset >= self.task.spool:
-            self._context.overhear(self.task.session, self.task.id, self._driver.unfinished)
+            self._context.overhear(self.task.session, self.task.id, self._driver.partial_text)
         return self._tail.behind() > 0
 
     def _moment(self) -> str:
@@ -381,7 +385,7 @@ class TaskRun:
     async def _heed(self) -> None:
         """Do what was asked of the task: answers are sent, a wish to stop is passed on."""
         asked = await self._requests()
-        for ask in list(self._driver.asking):
+        for ask in list(self._driver.pending_permissions):
             if ask in asked.answers:
                 await self._journal.put(self._driver.answer(ask, asked.answers[ask]))
         await self._stopping.heed(asked)
@@ -448,7 +452,8 @@ class TaskRun:
         return await unseen.ask(self._context, self.task, agent, native_id, rest)
 
     def _native_id(self) -> str | None:
-        return self._driver.native_id or self._job.native_id
+        named = self._driver.native_id
+        return named if named is not None and self._agent.is_native_id(named) else self._job.native_id
 
 
 leavings_left = left

@@ -55,8 +55,10 @@ class Spool:
         self.keep = os.path.join(self.path, "keep")  # whoever makes this file wants the folder kept
         self._boot = ""  # as the note said when it was last read
 
-    def make(self, note: Mapping[str, Any]) -> None:
+    def make(self, note: Mapping[str, Any], stdin: bytes = b"") -> None:
         """The folder and its empty files, and the launch note, durably; FileExistsError if it has one.
+
+        `stdin` is the whole standard input of an agent that does not listen.
 
         The note comes last, so a folder with a note is whole; what was cut short before is simply made again.
         The boot is added to the note: a pid means nothing in another one.
@@ -69,6 +71,9 @@ class Spool:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             _write_room(self.exit_part, _EXIT_ROOM)
             _write_room(self.taken_file, _counted(0))
+            if stdin:
+                with open(self.sent, "wb") as file:
+                    file.write(stdin)
         text = json.dumps({**note, "boot": identity.boot_id()}).encode()  # all escaped: also lone surrogates
         durable_io.create(self.note, [text + b"\n"])
 
