@@ -72,14 +72,14 @@ class Driver(Protocol):
     final: FinalResult | None
     accepted: bool  # the agent has shown that it took the prompt
     native_id: str | None  # as the agent named it; None until then
-    asking: dict[str, PermissionRequest]  # by the ask's id: what waits for an answer, in order
+    pending_permissions: dict[str, PermissionRequest]  # by the ask's id: what waits for an answer, in order
     open_calls: dict[str, str]  # call: name of tools that began and did not end
 
-    def open(self) -> DriverOutput:
+    def start_messages(self) -> DriverOutput:
         """What is sent before anything is heard."""
         ...
 
-    def hear(self, line: bytes) -> DriverOutput:
+    def on_line(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout, without its newline."""
         ...
 
@@ -87,7 +87,7 @@ class Driver(Protocol):
         """Say an answer that is in the log already; an ask that is not open gives nothing."""
         ...
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """The kind and text so far of a block that is being said; None where none is, or it is not told."""
         ...
 
@@ -95,7 +95,7 @@ class Driver(Protocol):
         """What asks the agent to stop; None if only a signal does."""
         ...
 
-    def close(self) -> DriverOutput:
+    def on_eof(self) -> DriverOutput:
         """Stdout has ended for good: what was half said, and a summary for each call without an end."""
         ...
 

@@ -71,7 +71,7 @@ class AcpToolCalls:
         """The call of that id, as the agent says it."""
         return self._calls.get(told) if isinstance(told, str) else None
 
-    def hear(self, update: dict[str, Any], asked: bool = False, stopped: bool = False) -> list[NewEvent]:
+    def on_update(self, update: dict[str, Any], asked: bool = False, stopped: bool = False) -> list[NewEvent]:
         """What follows from an update of a call.
 
         `asked`: it comes with a permission request. `stopped`: the agent was told to stop; Gemini and

@@ -50,7 +50,7 @@ class AcpUpdates:
         self._said = 0
         self._plan: str | None = None
 
-    def hear(self, update: dict[str, Any], stopped: bool = False) -> list[NewEvent]:
+    def on_update(self, update: dict[str, Any], stopped: bool = False) -> list[NewEvent]:
         """The events that an update completes; `stopped`: the agent was told to stop."""
         kind = update.get("sessionUpdate")
         if not isinstance(kind, str):
@@ -59,7 +59,7 @@ class AcpUpdates:
             return self._piece(_SPOKEN[kind], update)
         if kind in ("tool_call", "tool_call_update"):
             self.spoke, self.did_anything = False, True
-            events = self.calls.hear(update, stopped=stopped)
+            events = self.calls.on_update(update, stopped=stopped)
             return [*self.flush(), *events] if events or kind == "tool_call" else []
         if kind in ("plan", "plan_update"):
             return self._new_plan(update)
@@ -84,7 +84,7 @@ class AcpUpdates:
         self._blocks[message] = part + 1
         return [NewEvent(kind, {"text": text}, origin=self._origins.of("message", message, part))]
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """The block that is being said, so far."""
         text = content.mended("".join(self._pieces))
         return (self._kind, text) if self._kind is not None and text else None

@@ -9,6 +9,9 @@ from holdfast.agents.driver import Entry, FinalResult
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
 
+TOOL_USE_TYPES = ("tool_use", "server_tool_use", "mcp_tool_use")  # content blocks that are tool calls
+INTERRUPT_MARK = "[Request interrupted"  # how the CLI's text begins when a person interrupts a turn
+
 # Bookkeeping of the CLI that says nothing about the work.
 QUIET = frozenset(
     {
@@ -224,7 +227,7 @@ class PartialBlock:
         self._kind = ""
         self._pieces: list[str] = []
 
-    def hear(self, record: dict[str, Any]) -> None:
+    def on_record(self, record: dict[str, Any]) -> None:
         """Take a `stream_event`."""
         event = record.get("event")
         if record.get("parent_tool_use_id") is not None or not isinstance(event, dict):
@@ -243,14 +246,14 @@ class PartialBlock:
         """Nothing is being said."""
         self._kind, self._pieces = "", []
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """Its kind and its text so far."""
         text = mended("".join(self._pieces))
         return (self._kind, text) if text else None
 
     def close(self) -> list[NewEvent]:
         """What was half said when the agent died; its transcript has nothing of it, so it has no origin."""
-        told = self.unfinished()
+        told = self.partial_text()
         self.drop()
         return [] if told is None else [NewEvent(told[0], {"text": told[1], "cut": True})]
 

@@ -124,6 +124,7 @@ def _text(value: Any) -> str:
 # --- Bringing the sessions of a hapi install into ours: tokens, messages and worktrees, and none twice.
 
 Protocols = Callable[[str], str | None]  # how an agent of that name is driven
+IdCheck = Callable[[str, str], bool]  # whether an agent of that name can have a conversation of that id
 
 
 def session_key(session: str) -> str:
@@ -132,7 +133,7 @@ def session_key(session: str) -> str:
 
 
 async def import_install(
-    store: Store, path: str, *, host: str, protocol: Protocols
+    store: Store, path: str, *, host: str, protocol: Protocols, is_native_id: IdCheck
 ) -> AsyncIterator[tuple[str, Came]]:
     """A session of ours for each of hapi's, with what it lacks; one that cannot be taken stops none."""
     with database.open_database(path) as db:
@@ -143,16 +144,23 @@ async def import_install(
             )
         for row in db.sessions():
             try:
-                yield row.id, await _adopt(store, db, row, path, host, protocol)
+                yield row.id, await _adopt(store, db, row, path, host, protocol, is_native_id)
             except (errors.Refused, errors.BadInput, errors.StoreUnreadable, OSError) as problem:
                 yield row.id, problem
 
 
 async def _adopt(
-    store: Store, db: HapiDatabase, row: HapiSessionRow, path: str, host: str, protocol: Protocols
+    store: Store,
+    db: HapiDatabase,
+    row: HapiSessionRow,
+    path: str,
+    host: str,
+    protocol: Protocols,
+    is_native_id: IdCheck,
 ) -> TranscriptImport:
     metadata = HapiMetadata(row.metadata)
-    tokens = _tokens(metadata, protocol)
+    stored = _tokens(metadata, protocol)
+    tokens = [token for token in stored if is_native_id(token.agent, token.native_id)]
     events = HapiEventBuilder(row.id).events(db.messages(row))
     known = await _known(store, row, tokens)
     if known is not None:
@@ -173,7 +181,9 @@ async def _adopt(
         metadata={"imported_from": path, "hapi_session": row.id},
     )
     # The key is in the first commit: after a crash the part that is here is found by it, and completed.
-    count = await _put(store, Commit(session, [created, *tokens]), events, row, path)
+    count = await _put(
+        store, Commit(session, [created, *tokens, *_refused(stored, tokens)]), events, row, path
+    )
     return TranscriptImport(session, True, count)
 
 
@@ -221,6 +231,22 @@ def _tokens(metadata: HapiMetadata, protocol: Protocols) -> list[SeeToken]:
             seen_in="import",
         )
         for flavor in sorted(found, key=lambda name: name == own)
+    ]
+
+
+def _refused(stored: list[SeeToken], adopted: list[SeeToken]) -> list[NewEvent]:
+    """A notice for each id that its agent cannot have: it is shown and never passed to the agent."""
+    return [
+        NewEvent(
+            "notice",
+            {
+                "text": f"hapi has {token.native_id[:100]!r} as an id of {token.agent}, which it cannot be",
+                "code": "bad_native_id",
+            },
+            replayed=True,
+        )
+        for token in stored
+        if token not in adopted
     ]
 
 

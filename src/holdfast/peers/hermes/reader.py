@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from holdfast.model.event import NewEvent
@@ -16,23 +16,21 @@ from holdfast.peers.hermes.database import HermesDatabase, HermesDatabaseCache, 
 from holdfast.peers.hermes.events import AGENT, HermesEventBuilder
 from holdfast.peers.hermes.facts import HermesFacts, deleted_ids, read_facts
 from holdfast.peers.hermes.layout import HermesLayout, session_id
-from holdfast.process import identity, open_files
-from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem
+from holdfast.process import identity
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem, TranscriptReader
 from holdfast.transcripts.row_backups import SessionRows
 
 
-class HermesReader:
+class HermesReader(TranscriptReader):
     """`state.db` of hermes-agent and the sidecars of hermes-webui."""
 
     agent = AGENT
-    missing = "no_transcript"
+    harmless = judge.HARMLESS
+    root_variable = "HERMES_HOME"
+    root_folder = ".hermes"
 
     def __init__(self) -> None:
         self._databases = HermesDatabaseCache()
-
-    def root(self, env: Mapping[str, str]) -> str:
-        """`$HERMES_HOME`, else `~/.hermes`."""
-        return env.get("HERMES_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".hermes")
 
     def find(self, root: str, name: str) -> list[SessionRef]:
         """The sessions meant by an id, a sidecar, a backup or a database."""
@@ -106,17 +104,12 @@ class HermesReader:
                 *problems,
                 TranscriptProblem("no_transcript", "there is no such session", {"path": place.path}),
             ]
-        return Inspection(
-            agent=AGENT,
-            native_id=place.native_id,
-            path=place.path,
-            sound=judge.is_sound(problems),
-            problems=problems,
+        return self.inspection(
+            place,
+            problems,
             dangling=telling.dangling,
             turns=tally.turns,
             last_complete=tally.complete,
-            title=place.title,
-            cwd=place.cwd,
         )
 
     def files(self, place: SessionRef) -> list[str]:
@@ -135,7 +128,7 @@ class HermesReader:
                     return path
         return None
 
-    def share(self, database: str, native_id: str) -> SessionRows:
+    def session_rows(self, database: str, native_id: str) -> SessionRows:
         """Its rows."""
         return SessionRows(database, native_id, shares.TABLES, shares.MINE, self._databases.kept(database))
 
@@ -152,11 +145,6 @@ class HermesReader:
                 for holder in db.locks(place.native_id) if db is not None else ():
                     pids |= _pid(holder.partition(":")[0])
         return sorted(pid for pid in pids if identity.started(pid) is not None)
-
-    def tools(self, root: str, place: SessionRef) -> list[int]:
-        """Commands of calls that have no result, still running in the session's folder."""
-        seen = self.inspect(place)
-        return open_files.commands(seen.dangling, seen.cwd)
 
     @contextmanager
     def _told(
