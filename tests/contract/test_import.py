@@ -121,6 +121,21 @@ def test_a_session_that_cannot_be_taken_stops_no_other(terminal: Terminal, root:
     assert len(done["adopted"]) == MANY - 1
 
 
+def test_a_transcript_named_like_an_option_is_never_taken(terminal: Terminal, root: Path) -> None:
+    """It would be resumed as `claude --resume --dangerously-skip-permissions`."""
+    sound = transcript(root, 1)
+    made = Made(root, "--dangerously-skip-permissions")
+    made.user("hello")
+    made.says("hello")
+    made.place()
+    hostile = root / "--dangerously-skip-permissions.jsonl"
+    done = json.loads(terminal.give("import", "claude", "--json", status=1).stdout)
+    assert [one["native_id"] for one in done["adopted"]] == [sound.id]
+    (failed,) = done["failed"]
+    assert failed["path"] == str(hostile) and "not a conversation id of Claude Code" in failed["message"]
+    assert len(terminal.asked("ls")) == 1
+
+
 def test_a_store_that_cannot_be_opened_is_said_once(
     terminal: Terminal, root: Path, location: Location
 ) -> None:
@@ -169,7 +184,9 @@ async def test_those_that_are_adopted_together_do_not_disturb_each_other(
 
 
 async def adopt(store: BaseStore, places: Sequence[SessionRef]) -> list[Came]:
-    return await adopt_all(store, READER, places, host="here", protocol=lambda place: None)
+    return await adopt_all(
+        store, READER, places, host="here", protocol=lambda place: None, check_id=lambda place: None
+    )
 
 
 class Dying:

@@ -320,6 +320,9 @@ async def plan(context: Context, task: Task, session: Session) -> Plan:
     cwd = await folder(session)
     native_id, resume = await _conversation(context, task, session, agent)
     fork = fork_of(task)
+    for id in (native_id, None if fork is None else fork.of):
+        if id is not None:
+            agent.check_native_id(id)
     job = AgentJob(
         agent=agent.name,
         session=session.id,

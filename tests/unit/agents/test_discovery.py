@@ -217,7 +217,7 @@ def test_claude_is_launched_with_the_id_that_we_chose_or_go_on_with() -> None:
         args=("--x",),
     )
     argv = claude.launch(job).argv
-    assert argv[0] == "/c" and argv[-3:] == ("--session-id", "u", "--x") and "p" not in argv
+    assert argv[0] == "/c" and argv[-2:] == ("--session-id=u", "--x") and "p" not in argv
     resumed = AgentJob(
         agent="claude",
         session="s",
@@ -228,7 +228,7 @@ def test_claude_is_launched_with_the_id_that_we_chose_or_go_on_with() -> None:
         native_id="u",
         resume=True,
     )
-    assert claude.launch(resumed).argv[-2:] == ("--resume", "u")
+    assert claude.launch(resumed).argv[-1] == "--resume=u"
     assert not any(
         name.startswith("CLAUDE_CODE_SKIP_PROMPT") or name == "CLAUDE_CODE_*" for name in claude.AGENT.keeps
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
@@ -28,10 +28,10 @@ def launch(job: AgentJob) -> AgentLaunch:
     argv += ["--verbose", "--permission-prompt-tool", "stdio", "--replay-user-messages"]
     argv += ["--include-partial-messages"]
     if job.fork_of is not None:
-        argv += ["--resume", job.fork_of, "--fork-session"]
-        argv += ["--resume-session-at", job.fork_at] if job.fork_at is not None else []
+        argv += [f"--resume={job.fork_of}", "--fork-session"]
+        argv += [f"--resume-session-at={job.fork_at}"] if job.fork_at is not None else []
     if job.native_id is not None:
-        argv += ["--resume" if job.resume else "--session-id", job.native_id]
+        argv.append(f"--{'resume' if job.resume else 'session-id'}={job.native_id}")
     return AgentLaunch((*argv, *job.args))
 
 
@@ -45,6 +45,7 @@ AGENT = Agent(
     name="claude",
     title="Claude Code",
     aliases=("claude-code",),
+    native_id_pattern=UUID,
     protocols=("stream-json",),
     driver="claude",
     programs=("claude",),

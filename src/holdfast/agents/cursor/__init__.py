@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
@@ -22,6 +22,7 @@ AGENT = Agent(
     name="cursor",
     title="Cursor",
     aliases=("cursor-agent",),
+    native_id_pattern=WORD,
     protocols=("acp", "stream-json"),
     driver="acp",
     programs=("cursor-agent",),  # not `agent`, which may be anything

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
@@ -22,6 +22,7 @@ AGENT = Agent(
     name="gemini",
     title="Gemini CLI",
     aliases=("gemini-cli",),
+    native_id_pattern=UUID,
     protocols=("acp",),
     driver="acp",
     programs=("gemini",),  # a script of node's; with GEMINI_CLI_NO_RELAUNCH it is the agent itself

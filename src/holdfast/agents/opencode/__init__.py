@@ -43,6 +43,7 @@ def _history() -> TranscriptReader:
 AGENT = Agent(
     name="opencode",
     title="OpenCode",
+    native_id_pattern=r"ses_[A-Za-z0-9_]{1,128}",
     protocols=("acp",),
     driver="acp",
     programs=("opencode",),

@@ -72,8 +72,8 @@ def _named(reader: TranscriptReader, root: str, name: str) -> list[SessionRef]:
 
 async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
     """All sessions of hapi installs, each as one of the agent that it was held with."""
-    from holdfast.peers.hapi.database import place_of
-    from holdfast.peers.hapi.importer import adopt_install
+    from holdfast.peers.hapi.database import database_path
+    from holdfast.peers.hapi.importer import import_install
 
     home, location = common.place(given)
     adopted: list[Json] = []
@@ -85,11 +85,19 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                 known = {found.name: found for found in context.registry.agents}
                 return known[agent].protocols[0] if agent in known else None
 
+            def is_native_id(agent: str, native_id: str) -> bool:
+                known = {found.name: found for found in context.registry.agents}
+                return agent not in known or known[agent].is_native_id(native_id)
+
             for name in given.names or [given.store_path or os.environ.get("HAPI_HOME", "~/.hapi")]:
-                path = place_of(name)
+                path = database_path(name)
                 bar = Bar("importing", 0)
-                async for session, came in adopt_install(
-                    context.store, path, host=socket.gethostname(), protocol=protocol
+                async for session, came in import_install(
+                    context.store,
+                    path,
+                    host=socket.gethostname(),
+                    protocol=protocol,
+                    is_native_id=is_native_id,
                 ):
                     bar.at(0, session)
                     if isinstance(came, TranscriptImport):
@@ -170,8 +178,11 @@ async def _adopt(context: Context, reader: TranscriptReader, places: list[Sessio
     def protocol(place: SessionRef) -> str | None:
         return context.registry.get(place.agent).protocol_of(place.form)
 
+    def check_id(place: SessionRef) -> None:
+        context.registry.get(place.agent).check_native_id(place.native_id)
+
     host = socket.gethostname()
-    came = await adopt_all(context.store, reader, places, host=host, protocol=protocol)
+    came = await adopt_all(context.store, reader, places, host=host, protocol=protocol, check_id=check_id)
     return [_told(place, one) for place, one in zip(places, came, strict=True)]
 
 
