@@ -72,7 +72,7 @@ def wish(forge: Forge, assigned: Assigned, thread: Thread, stamp: Stamp) -> Wish
         worktree=told.of("worktree") or False,
         permissions=told.of("permissions"),
         time_limit_s=told.of("time_limit_s"),
-        task=ids.derived(ids.TASK, forge.name, thread.user, stamp.digest),
+        task=task_id(forge, thread, stamp),
         source={
             "forge": forge.name,
             "delivery": stamp.delivery,
@@ -80,6 +80,11 @@ def wish(forge: Forge, assigned: Assigned, thread: Thread, stamp: Stamp) -> Wish
             "url": assigned.url,
         },
     )
+
+
+def task_id(forge: Forge, thread: Thread, stamp: Stamp) -> str:
+    """The id of the task that a delivery makes for one user."""
+    return ids.derived(ids.TASK, forge.name, thread.user, stamp.digest)
 
 
 class _Said:

@@ -44,6 +44,13 @@ class Turn(msgspec.Struct, frozen=True):
     options: dict[str, Any]
 
 
+class OpenTask(msgspec.Struct, frozen=True, array_like=True):
+    """A task that has not ended."""
+
+    id: str
+    status: Status
+
+
 class Task(msgspec.Struct, frozen=True):
     """One prompt and what became of it."""
 

@@ -13,6 +13,8 @@ from holdfast.model.event import Event
 from holdfast.model.task import Task
 from holdfast.resume.environment import Process
 
+NAMED = 4  # earlier prompts that a brief names
+
 
 class Call(msgspec.Struct):
     """One tool call and how it ended; `interrupted`: nobody knows."""
@@ -32,6 +34,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     asked: str
     before: tuple[str, ...] = ()  # what was asked before, in this session and those that it goes on from
+    left_out: int = 0  # prompts between the first of these and the others
     calls: tuple[Call, ...] = ()
     said: str | None = None  # its last words
     running: tuple[Process, ...] = ()
@@ -39,16 +42,39 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     changes: Changes | None = None  # None: no git there
 
 
+class EarlierPrompts(msgspec.Struct, frozen=True):
+    """The prompts before the last one: the first, the latest and their number, however many there were."""
+
+    first: str | None = None
+    latest: tuple[str, ...] = ()  # oldest first, at most NAMED
+    count: int = 0
+
+    def after(self, older: EarlierPrompts) -> EarlierPrompts:
+        """These and the ones before them."""
+        first = older.first if older.count else self.first
+        return EarlierPrompts(first, (*older.latest, *self.latest)[-NAMED:], older.count + self.count)
+
+    def named(self) -> tuple[str, ...]:
+        """The prompts that a brief names: the first, which is likely the task itself, and the latest."""
+        if self.first is None or self.count <= NAMED:
+            return self.latest
+        return (self.first, *self.latest[1 - NAMED :])
+
+
 def tell(
     task: Task,
     before: Sequence[str],
     events: Iterable[Event],
     *,
+    left_out: int = 0,
     running: tuple[Process, ...] = (),
     folder: str | None = None,
     changes: Changes | None = None,
 ) -> Story:
-    """The story of a task; `before`: what was asked earlier, `events`: may be those of its whole session."""
+    """The story of a task; `before`: earlier prompts, `events`: may be those of its whole session.
+
+    `left_out`: how many prompts are missing behind the first of `before`.
+    """
     calls: dict[str, Call] = {}
     waiting: dict[str, str] = {}  # asks that nobody has answered: their calls
     said = None
@@ -81,6 +107,7 @@ def tell(
         reason=task.reason,
         asked=task.prompt,
         before=tuple(before),
+        left_out=left_out,
         calls=tuple(calls.values()),
         said=said,
         running=running,
@@ -105,7 +132,7 @@ def brief(story: Story) -> str:
         BEGINS,
         f"Task {story.task} of session {story.session} was {_ended(story)}.",
         _section("What it was asked", [_quoted(story.asked, _ASKED)]),
-        _section("Asked before that", _some(story.before, 4, 300)),
+        _section("Asked before that", _some(story.before, NAMED, 300, story.left_out)),
         _section("What it did", _done(story)),
         _section("What may be half done; nobody knows how these ended", _half(story)),
         _section("Its last words", [_quoted(story.said, _SAID)] if story.said else []),
@@ -193,12 +220,11 @@ def _section(title: str, lines: Iterable[str]) -> str:
     return "\n".join([f"{title}:", *found]) if found else ""
 
 
-def _some(texts: tuple[str, ...], most: int, length: int) -> list[str]:
+def _some(texts: tuple[str, ...], most: int, length: int, left_out: int) -> list[str]:
     """The first, which is likely the task itself, and the last ones."""
     shown = [f"- {_line(text, length)}" for text in texts]
-    if len(shown) <= most:
-        return shown
-    return [shown[0], f"- {len(shown) - most} more", *shown[1 - most :]]
+    hidden = max(len(shown) - most, 0) + left_out
+    return [shown[0], f"- {hidden} more", *shown[1 - most :]] if hidden else shown
 
 
 def _listed(items: Iterable[Any], most: int, name: Any) -> list[str]:

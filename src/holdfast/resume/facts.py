@@ -8,14 +8,14 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast import errors
 from holdfast.agents.base import Agent
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.session import Session
-from holdfast.model.task import ACTIVE, Status, Task
+from holdfast.model.task import ACTIVE, OpenTask, Status, Task
 from holdfast.model.token import Token, current
 from holdfast.resume import environment, log_evidence, store_evidence
-from holdfast.resume import environment as survivors
 from holdfast.resume.environment import Folder, Process
 from holdfast.resume.log_evidence import Gap, Record
 from holdfast.transcripts.reader import Inspection
@@ -73,8 +73,20 @@ class Source(Protocol):
         """The lineage."""
         ...
 
-    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
-        """The tasks of a session, in order."""
+    async def task(self, task: str) -> Task:
+        """One task."""
+        ...
+
+    async def open_tasks(self, session: str) -> list[OpenTask]:
+        """The tasks of a session that have not ended."""
+        ...
+
+    async def started_tasks(self, session: str, *, but: str = "", limit: int = 1) -> list[Task]:
+        """The last tasks of a session that reached the agent, or may have; the latest first."""
+        ...
+
+    async def has_unsuccessful(self, session: str) -> bool:
+        """Whether any task of a session was interrupted, cancelled or failed."""
         ...
 
     async def events(self, session: str, after: int = 0, limit: int = 500) -> list[Event]:
@@ -102,9 +114,10 @@ async def gather(
     """Ask all witnesses; `but` is the task that wants to know, which is none of them."""
     header = await source.session(session)
     token, revoked = _token(await source.tokens(session), agent.name)
-    tasks = [task for task in await source.tasks(session=session) if task.id != but]
+    unfinished = [task for task in await source.open_tasks(session) if task.id != but]
+    started = await source.started_tasks(session, but=but or "")
     log = await _log(source, session)
-    said = log_evidence.read(log, tasks, token)
+    said = log_evidence.read(log, started, token)
     idle = (*ACTIVE, *(() if but is not None else ("queued",)))  # those behind the one that asks do not count
     facts = Facts(
         session=session,
@@ -112,28 +125,27 @@ async def gather(
         token=None if token is None else token.native_id,
         revoked=revoked,
         elsewhere=header.host if header.host not in (None, place.host) else None,
-        waiting=tuple(task.id for task in tasks if task.status in idle),
+        waiting=tuple(task.id for task in unfinished if task.status in idle),
         last=_ended(said),
         missing=said.missing,
         trusted=said.trusted,
         other_protocol=_other_protocol(token, agent),
-        proven=token is None or _is_proven(token, tasks),
+        proven=token is None or await _is_proven(source, token),
         failures=said.failures,
         wanted=wanted,
         seen=log[-1].seq if log else 0,
     )
-    if facts.elsewhere is not None or any(task.status in ACTIVE for task in tasks):
+    if facts.elsewhere is not None or any(task.status in ACTIVE for task in unfinished):
         return facts  # what runs is half done in every other witness's eyes, too
-    dead = [task.id for task in tasks if task.status in survivors.DEAD]
     replace = msgspec.structs.replace
     facts = replace(
         facts,
         folder=await environment.look(header, said.last),
-        tools=await asyncio.to_thread(survivors.of_tasks, dead),
+        tools=await leftovers(source, session),
     )
     if token is None or agent.history is None:
         return facts
-    cut = said.last.id if said.last is not None and said.last.status in survivors.DEAD else None
+    cut = said.last.id if said.last is not None and said.last.status in environment.DEAD else None
     seen = await asyncio.to_thread(
         store_evidence.look, agent, agent.history(), place.env, place.home, token.native_id, said.shown, cut
     )
@@ -165,11 +177,34 @@ def _other_protocol(token: Token | None, agent: Agent) -> str | None:
     return spoken if spoken != agent.protocols[0] else None
 
 
-def _is_proven(token: Token, tasks: list[Task]) -> bool:
+async def _is_proven(source: Source, token: Token) -> bool:
     """Whether the agent took a prompt in the conversation; else there may be none, or it holds the prompt."""
     if token.task is None:
         return True
-    return any(task.delivery == "accepted" for task in tasks if task.id == token.task)
+    try:
+        return (await source.task(token.task)).delivery == "accepted"
+    except errors.NotFound:
+        return False
+
+
+async def leftovers(source: Source, session: str) -> tuple[Process, ...]:
+    """The living processes of runs of this session that ended without success.
+
+    Asked from the process table: few processes carry a mark, and a session may have thousands of tasks.
+    """
+    if not await source.has_unsuccessful(session):
+        return ()
+    processes = await asyncio.to_thread(environment.MarkedProcesses.read)
+    dead = [task for task in processes.tasks() if await _ended_badly(source, session, task)]
+    return processes.of(dead)
+
+
+async def _ended_badly(source: Source, session: str, name: str) -> bool:
+    try:
+        task = await source.task(name)
+    except errors.NotFound:  # a task of another home
+        return False
+    return task.session == session and task.status in environment.DEAD
 
 
 def _ended(said: Record) -> Ended | None:

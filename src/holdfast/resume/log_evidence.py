@@ -42,16 +42,16 @@ def touched(task: Task) -> bool:
 
 
 def read(events: Iterable[Event], tasks: Iterable[Task], token: Token | None) -> Record:
-    """Fold a session's log; `tasks` in the order in which they were queued, without the one that asks."""
-    came = [task for task in tasks if touched(task)]
-    last = came[-1] if came else None
-    known = {task.id: task for task in came}
+    """Fold a session's log; `tasks` in the order they were queued: only the last that was started counts."""
+    started = [task for task in tasks if touched(task)]
+    last = started[-1] if started else None
     fold = _Fold(token)
     for event in events:
-        fold.step(event, known)
+        fold.step(event)
     answered = last is not None and bool((last.outcome or {}).get("answer")) and last.id not in fold.erred
     missing = last is None and token is not None and token.seen_in not in ELSEWHERE
-    return Record(last, answered, missing, fold.trusted, tuple(fold.shown), tuple(fold.failures))
+    trusted = last is not None and fold.trusted_task == last.id
+    return Record(last, answered, missing, trusted, tuple(fold.shown), tuple(fold.failures))
 
 
 def same(failure: str, other: str) -> bool:
@@ -63,7 +63,7 @@ class _Fold:
     """One pass over the log."""
 
     def __init__(self, token: Token | None):
-        self.trusted = False
+        self.trusted_task: str | None = None  # the task that somebody has vouched for last
         self.erred: set[str | None] = set()  # tasks that told of an error
         self.shown: list[Event] = []
         self.failures: list[str] = []
@@ -71,12 +71,12 @@ class _Fold:
         self._trying: str | None = None  # the task whose resume is not proven yet
         self._overruled: str | None = None  # the task that was to go on whatever the verdict was
 
-    def step(self, event: Event, known: dict[str, Task]) -> None:
+    def step(self, event: Event) -> None:
         if event.replayed:
             return
         if event.kind in _SHOWN:
-            if event.kind == "user" and event.task in known:
-                self.trusted = False
+            if event.kind == "user" and event.task == self.trusted_task:
+                self.trusted_task = None
             self.shown.append(event)
         elif event.kind == "error":
             self.erred.add(event.task)
@@ -98,7 +98,7 @@ class _Fold:
         elif code == OTHER and event.task == self._trying:
             self._failed("the agent began another conversation instead")
         elif code == TRUSTED:
-            self.trusted, self.failures = True, []
+            self.trusted_task, self.failures = body.get("of"), []
         elif code == OVERRULED:
             self._overruled = event.task
 

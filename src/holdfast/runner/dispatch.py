@@ -18,7 +18,6 @@ from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import verdict
 from holdfast.resume.facts import Facts
-from holdfast.resume.log_evidence import touched
 from holdfast.resume.verdict import Verdict, judge
 from holdfast.runner import launch as beginning
 from holdfast.runner import replacement, sessions
@@ -184,9 +183,9 @@ class _Dispatcher:
         )
 
     async def _still_untold(self) -> dict[str, Any]:
-        """The brief that a run was to get which never came to its agent is for the next one."""
-        tasks = await self._context.store.tasks(session=self._session.id)
-        owed = any(task.options.get(beginning.BRIEF) for task in tasks)
+        """The brief of a run that never reached its agent is for the next one; the first task carries it."""
+        first = await self._context.store.first_task(self._session.id)
+        owed = first is not None and first.options.get(beginning.BRIEF)
         return {beginning.BRIEF: True} if owed and self._wish.brief else {}
 
     async def _anyway(self, facts: Facts, found: Verdict) -> Task:
@@ -351,9 +350,9 @@ async def _check(context: Context, task: Task, session: Session) -> None:
     """Refuse one whose thread has gone on without it."""
     if session.state != "live":
         raise errors.IllegalChange(f"session {session.id} is {session.state}; its thread has gone on")
-    later = [other.id for other in await context.store.tasks(session=session.id) if touched(other)]
-    if later[-1:] != [task.id]:
-        raise errors.IllegalChange(f"session {session.id} has gone on with task {later[-1]}")
+    last = await context.store.started_tasks(session.id)
+    if [one.id for one in last] != [task.id]:
+        raise errors.IllegalChange(f"session {session.id} has gone on with task {last[0].id}")
     found = verdict.judge(await sessions.facts(context, session))
     if found.action == "wait":
         raise errors.SessionRunning(verdict.told(found), session=session.id)

@@ -23,8 +23,7 @@ from holdfast.model.token import current
 from holdfast.process.table import MARK
 from holdfast.resume import brief, verdict
 from holdfast.resume import brief as story
-from holdfast.resume import environment as survivors
-from holdfast.resume.log_evidence import touched
+from holdfast.resume.facts import leftovers
 from holdfast.resume.verdict import Verdict
 from holdfast.runner import replacement, sessions
 from holdfast.runner.context import Context
@@ -98,43 +97,56 @@ async def with_brief(context: Context, task: Task, session: Session, cwd: str) -
     if not task.options.get(BRIEF) or session.link is None:
         return task.prompt
     store = context.store
-    tasks = await store.tasks(session=session.link.session)
-    came = [one for one in tasks if touched(one)]
-    if not came:
+    last = next(iter(await store.started_tasks(session.link.session)), None)
+    if last is None:
         return task.prompt
-    last = came[-1]
     events = await store.task_events(
         last.id, ("user", "assistant", "tool_progress", "tool_summary", "permission")
     )
-    dead = [one.id for one in tasks if one.status in survivors.DEAD]
+    earlier = await _asked_before(store, session.link.session)
     told = story.tell(
         last,
-        [*await _asked_before(store, session.link.session), *[one.prompt for one in came[:-1]]],
+        earlier.named(),
         events,
-        running=await asyncio.to_thread(survivors.of_tasks, dead),
+        left_out=earlier.count - len(earlier.named()),
+        running=await leftovers(store, session.link.session),
         folder=cwd,
         changes=await worktree.changes(cwd),
     )
     return brief.headed(brief.brief(told), task.prompt)
 
 
-async def _asked_before(store: Store, session: str) -> list[str]:
-    """What was asked in the sessions that this one goes on from: the task itself may be named only there."""
-    asked: list[str] = []
-    for _ in range(CHAIN):
+async def _asked_before(store: Store, session: str) -> story.EarlierPrompts:
+    """The prompts before the last one, in this session and in those that it continues.
+
+    The task itself may be named only in the first of them.
+    """
+    found = story.EarlierPrompts()
+    for number in range(1 + CHAIN):
+        found = found.after(await _prompts(store, session, leave_out=1 if number == 0 else 0))
         link = (await store.session(session)).link
         if link is None:
             break
         session = link.session
-        asked = [task.prompt for task in await store.tasks(session=session) if touched(task)] + asked
-    return asked
+    return found
+
+
+async def _prompts(store: Store, session: str, *, leave_out: int) -> story.EarlierPrompts:
+    """The prompts of a session that reached its agent, without the last `leave_out` of them."""
+    count = await store.started_count(session) - leave_out
+    if count <= 0:
+        return story.EarlierPrompts()
+    latest = await store.started_tasks(session, limit=story.NAMED + leave_out)
+    first = await store.first_started_task(session)
+    assert first is not None  # counted above, and no task is ever deleted
+    last = [task.prompt for task in reversed(latest[leave_out:])]
+    return story.EarlierPrompts(first.prompt, tuple(last), count)
 
 
 async def _has_past(context: Context, task: Task, session: Session) -> bool:
     """Whether there is anything to judge; the first task of a session pays for no look around."""
-    if await context.store.tokens(session.id):
-        return True
-    return any(other.id != task.id for other in await context.store.tasks(session=session.id))
+    first = await context.store.first_task(session.id)
+    return bool(await context.store.tokens(session.id)) or (first is not None and first.id != task.id)
 
 
 async def _note(context: Context, task: Task, found: Verdict) -> None:

@@ -10,7 +10,6 @@ from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import log_evidence, verdict
 from holdfast.resume.facts import Facts, Place, gather
-from holdfast.resume.log_evidence import touched
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
 from holdfast.store.types import Store
@@ -101,8 +100,7 @@ def reasons(found: Verdict) -> list[dict[str, str]]:
 
 async def trust(store: Store, session: str, by: str, reason: str) -> Task:
     """Record it; the task that no longer counts. What was interrupted cannot be trusted so."""
-    came = [task for task in await store.tasks(session=session) if touched(task)]
-    last = came[-1] if came else None
+    last = next(iter(await store.started_tasks(session)), None)
     if last is None or last.status not in ("cancelled", "failed"):
         state = "no task of it came to an agent" if last is None else f"its last task is {last.status}"
         raise IllegalChange(

@@ -263,7 +263,7 @@ async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
         raise errors.PlanChanged(f"session {judged} is {row['state']} by now", hint=RETRY)
     moved = wanted.replaces.moved if wanted.replaces is not None else None
     own = None if moved is None else moved[0]
-    others = [task for (task,) in await sql.rows("open_tasks", n=row["n"]) if task != own]
+    others = [task for task, _ in await sql.rows("open_tasks", n=row["n"]) if task != own]
     if moved is not None:
         found = await reads.task(sql, moved[0])
         if found["generation"] != moved[1] or found["status"] != "running":
