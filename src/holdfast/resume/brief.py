@@ -29,7 +29,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     """One run that did not come to its end, and what is left of it."""
 
     session: str
-    task: str
+    task: str | None  # None: a turn that Holdfast did not run
     status: str
     reason: str | None
     asked: str
@@ -75,17 +75,74 @@ def tell(
 
     `left_out`: how many prompts are missing behind the first of `before`.
     """
+    own = (event for event in events if event.task == task.id)
+    calls, said = _collect(_from_prompt(own, task.prompt))
+    return Story(
+        session=task.session,
+        task=task.id,
+        status=task.status,
+        reason=task.reason,
+        asked=task.prompt,
+        before=tuple(before),
+        left_out=left_out,
+        calls=calls,
+        said=said,
+        running=running,
+        folder=folder,
+        changes=changes,
+    )
+
+
+def tell_replayed(
+    session: str,
+    events: Sequence[Event],
+    reason: str | None,
+    *,
+    running: tuple[Process, ...] = (),
+    folder: str | None = None,
+    changes: Changes | None = None,
+) -> Story | None:
+    """The story of a turn that Holdfast did not run, from the end of a log; None if it has no such turn.
+
+    It is there if the last prompt of the log was replayed and belongs to no task.
+    """
+    prompts = [number for number, event in enumerate(events) if event.kind == "user"]
+    if not prompts or not events[prompts[-1]].replayed or events[prompts[-1]].task is not None:
+        return None
+    calls, said = _collect(events[prompts[-1] :])
+    asked = [str(events[number].body.get("text")) for number in prompts]
+    return Story(
+        session=session,
+        task=None,
+        status="cut short",
+        reason=reason,
+        asked=asked[-1],
+        before=tuple(asked[:-1]),
+        calls=calls,
+        said=said,
+        running=running,
+        folder=folder,
+        changes=changes,
+    )
+
+
+def _from_prompt(events: Iterable[Event], prompt: str) -> Iterator[Event]:
+    """A task's events from its prompt on; the past of its conversation is replayed before that."""
+    started = False
+    for event in events:
+        is_prompt = event.kind == "user" and (not event.replayed or prompt in str(event.body.get("text")))
+        started = started or is_prompt
+        if started or not event.replayed:
+            yield event
+
+
+def _collect(events: Iterable[Event]) -> tuple[tuple[Call, ...], str | None]:
+    """The tool calls of a turn, and its last words."""
     calls: dict[str, Call] = {}
     waiting: dict[str, str] = {}  # asks that nobody has answered: their calls
     said = None
-    begun = False
     for event in events:
-        if event.task != task.id:
-            continue
         body = event.body
-        begun |= event.kind == "user" and (not event.replayed or task.prompt in str(body.get("text")))
-        if event.replayed and not begun:
-            continue  # what came before the task; what its own store told in the end comes behind
         call = str(body.get("call"))
         if event.kind == "tool_progress":
             calls[call] = Call(str(body.get("name")), body.get("input"))
@@ -100,20 +157,7 @@ def tell(
     for call in waiting.values():
         if call in calls:
             calls[call].refused = True
-    return Story(
-        session=task.session,
-        task=task.id,
-        status=task.status,
-        reason=task.reason,
-        asked=task.prompt,
-        before=tuple(before),
-        left_out=left_out,
-        calls=tuple(calls.values()),
-        said=said,
-        running=running,
-        folder=folder,
-        changes=changes,
-    )
+    return tuple(calls.values()), said
 
 
 # --- The brief: what a fresh run is told of one that was cut short; bounded, and made of records only.
@@ -130,7 +174,7 @@ def brief(story: Story) -> str:
     """The text at the head of a fresh run's prompt."""
     parts = [
         BEGINS,
-        f"Task {story.task} of session {story.session} was {_ended(story)}.",
+        f"{_subject(story)} was {_ended(story)}.",
         _section("What it was asked", [_quoted(story.asked, _ASKED)]),
         _section("Asked before that", _some(story.before, NAMED, 300, story.left_out)),
         _section("What it did", _done(story)),
@@ -148,6 +192,12 @@ def brief(story: Story) -> str:
 def headed(text: str, prompt: str) -> str:
     """A prompt with its brief."""
     return f"{text}\n\n{prompt}"
+
+
+def _subject(story: Story) -> str:
+    if story.task is None:
+        return f"The last turn of session {story.session}, which another program ran,"
+    return f"Task {story.task} of session {story.session}"
 
 
 def _ended(story: Story) -> str:

@@ -30,6 +30,23 @@ class Ended(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+class NotStarted(msgspec.Struct, frozen=True):
+    """The last task, if it failed before it reached the agent: it changed nothing."""
+
+    task: str
+    status: Status
+    reason: str | None = None
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """That a session is archived, and which live session has its key now."""
+
+    by: str
+    reason: str
+    key: str | None = None
+    holder: str | None = None
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one session at one moment."""
 
@@ -42,6 +59,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     last: Ended | None = None
     missing: bool = False  # a task must have been there, and is not recorded
     trusted: bool = False  # since the last task ended somebody has said that it is sound
+    trusted_by: str | None = None  # who, and why
+    trusted_why: str | None = None
+    not_started: NotStarted | None = None
+    crashed: str | None = None  # what another tool recorded of a crash behind the last turn
+    archived: Archived | None = None
     other_protocol: str | None = None  # by which alone its conversation can be driven, and we cannot
     proven: bool = True  # the agent has taken a prompt in the conversation
     failures: tuple[str, ...] = ()  # of resumes of this token since one succeeded
@@ -89,6 +111,10 @@ class Source(Protocol):
         """Whether any task of a session was interrupted, cancelled or failed."""
         ...
 
+    async def key_holder(self, key: str) -> str | None:
+        """The live session that has the key."""
+        ...
+
     async def events(self, session: str, after: int = 0, limit: int = 500) -> list[Event]:
         """A page of its log."""
         ...
@@ -129,6 +155,11 @@ async def gather(
         last=_ended(said),
         missing=said.missing,
         trusted=said.trusted,
+        trusted_by=said.trusted_by,
+        trusted_why=said.trusted_why,
+        not_started=await _not_started(source, header, but),
+        crashed=said.crashed,
+        archived=await _archived(source, header),
         other_protocol=_other_protocol(token, agent),
         proven=token is None or await _is_proven(source, token),
         failures=said.failures,
@@ -185,6 +216,21 @@ async def _is_proven(source: Source, token: Token) -> bool:
         return (await source.task(token.task)).delivery == "accepted"
     except errors.NotFound:
         return False
+
+
+async def _not_started(source: Source, header: Session, but: str | None) -> NotStarted | None:
+    if header.last_task in (None, but) or header.last_status != "failed":
+        return None
+    task = await source.task(str(header.last_task))
+    return None if log_evidence.touched(task) else NotStarted(task.id, task.status, task.reason)
+
+
+async def _archived(source: Source, header: Session) -> Archived | None:
+    if header.state != "archived":
+        return None
+    note = header.archive
+    holder = None if header.key is None else await source.key_holder(header.key)
+    return Archived(note.by if note else "", note.reason if note else "", header.key, holder)
 
 
 async def leftovers(source: Source, session: str) -> tuple[Process, ...]:

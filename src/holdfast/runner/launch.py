@@ -16,7 +16,7 @@ from holdfast.agents.discovery import find
 from holdfast.agents.driver import Job
 from holdfast.git import worktree
 from holdfast.model.commit import Commit
-from holdfast.model.event import NewEvent
+from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Session
 from holdfast.model.task import Task
 from holdfast.model.token import current
@@ -39,6 +39,7 @@ BEGIN, INSISTS, BRIEF, FORK = "begin", "insists", "brief", "fork"
 LOOK_S, MOST_S = 0.5, 5.0  # between looks at what a task has to wait for: at first, and in the end
 WAITING = "waiting"
 CHAIN = 5  # sessions back whose prompts a brief names
+PAGE, TAIL = 500, 5000  # events of a log that are read at once for a brief, and in all
 
 
 class Fork(NamedTuple):
@@ -93,27 +94,67 @@ def unsafe(found: Verdict) -> errors.ResumeUnsafe:
 
 
 async def with_brief(context: Context, task: Task, session: Session, cwd: str) -> str:
-    """The prompt, with a brief at its head where the session goes on from one that was cut short."""
+    """The prompt, with a brief at its head where the session continues one that was cut short."""
     if not task.options.get(BRIEF) or session.link is None:
         return task.prompt
-    store = context.store
-    last = next(iter(await store.started_tasks(session.link.session)), None)
+    old = await context.store.session(session.link.session)
+    told = await _story(context.store, task, old, cwd)
+    return task.prompt if told is None else brief.headed(brief.brief(told), task.prompt)
+
+
+async def _story(store: Store, task: Task, old: Session, cwd: str) -> story.Story | None:
+    """What a session did last: a turn of another program that was replayed into its log, or its last task."""
+    running, changes = await leftovers(store, old.id), await worktree.changes(cwd)
+    tail = await _tail(store, old)
+    why = await _not_resumed(store, task)
+    if replayed := story.tell_replayed(old.id, tail, why, running=running, folder=cwd, changes=changes):
+        return replayed
+    last = next(iter(await store.started_tasks(old.id)), None)
     if last is None:
-        return task.prompt
-    events = await store.task_events(
-        last.id, ("user", "assistant", "tool_progress", "tool_summary", "permission")
-    )
-    earlier = await _asked_before(store, session.link.session)
-    told = story.tell(
+        return None
+    kinds = ("user", "assistant", "tool_progress", "tool_summary", "permission")
+    earlier = await _asked_before(store, old.id)
+    return story.tell(
         last,
         earlier.named(),
-        events,
+        await store.task_events(last.id, kinds),
         left_out=earlier.count - len(earlier.named()),
-        running=await leftovers(store, session.link.session),
+        running=running,
         folder=cwd,
-        changes=await worktree.changes(cwd),
+        changes=changes,
     )
-    return brief.headed(brief.brief(told), task.prompt)
+
+
+async def _tail(store: Store, session: Session) -> list[Event]:
+    """The end of a log, back to its last prompts; bounded, however long the log is."""
+    events: list[Event] = []
+    end = session.events
+    while end > 0 and len(events) < TAIL and _prompts_in(events) <= story.NAMED:
+        start = max(end - PAGE, 0)
+        events = await _between(store, session.id, start, end) + events
+        end = start
+    return events
+
+
+async def _between(store: Store, session: str, start: int, end: int) -> list[Event]:
+    """The events after `start` up to `end`; a page may be shorter than what was asked for."""
+    events: list[Event] = []
+    while start < end and (page := await store.events(session, start, end - start)):
+        events += page
+        start = page[-1].seq
+    return events
+
+
+def _prompts_in(events: list[Event]) -> int:
+    return sum(1 for event in events if event.kind == "user")
+
+
+async def _not_resumed(store: Store, task: Task) -> str | None:
+    """Why the session before was not resumed, as the log of this one says."""
+    for event in await store.task_events(task.id, ("notice",)):
+        if event.body.get("code") == sessions.NOT_RESUMED:
+            return "; ".join(str(reason["text"]) for reason in event.body.get("reasons", []))
+    return None
 
 
 async def _asked_before(store: Store, session: str) -> story.EarlierPrompts:

@@ -35,7 +35,7 @@ async def _is_shared(store: Store, made: Worktree) -> bool:
 
 # --- The verdict on a session, asked from where the work is done.
 
-NOT_RESUMED = "not_resumed"
+NOT_RESUMED, KEY_TAKEN_BACK = "not_resumed", "key_taken_back"
 
 
 async def facts(
@@ -73,6 +73,12 @@ def overruling(found: Verdict, by: str, traps: list[str]) -> NewEvent:
         "traps": traps,
     }
     return NewEvent("notice", body)
+
+
+def key_taken_back(by: str, key: str, holder: str) -> NewEvent:
+    """The record that an archived session takes its key back from the session that has it."""
+    text = f"{by} brought this session back and took the key {key} back from session {holder}"
+    return NewEvent("notice", {"text": text, "code": KEY_TAKEN_BACK, "by": by, "key": key, "session": holder})
 
 
 def judging_trust(by: str, reason: str, task: str) -> NewEvent:

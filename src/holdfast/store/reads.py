@@ -127,6 +127,12 @@ async def resolve(sql: Sql, name: str) -> str:
     )
 
 
+async def key_holder(sql: Sql, key: str) -> str | None:
+    """The live session that has the key."""
+    found = await sql.rows("live_key", key=key) if is_text(key) else []
+    return str(found[0][0]) if found else None
+
+
 async def resolve_task(sql: Sql, name: str) -> str:
     """The id of the task that `name` is, or is the unique beginning of."""
     if not ids.is_beginning(name, ids.TASK):

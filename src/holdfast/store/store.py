@@ -100,6 +100,10 @@ class SessionCalls(Engine):
         )
         return [tables.as_header(row) for row in rows], following
 
+    async def key_holder(self, key: str) -> str | None:
+        """See the contract."""
+        return await self.query(lambda sql: reads.key_holder(sql, key))
+
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
         """See the contract."""
         return await self._change_session(session, c.PatchMetadata(patch=patch, version=version))

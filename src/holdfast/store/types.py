@@ -73,6 +73,7 @@ class Dispatch(NamedTuple):
     queue: bool = False  # behind what runs or waits there; else that refuses it
     events: tuple[NewEvent, ...] = ()  # said with it
     task: str | None = None  # the id that the caller wants; the same dispatch made twice is one task
+    unarchive_by: str | None = None  # who brings the session back; `replaces` then names who has its key
 
 
 class Count(NamedTuple):
@@ -176,6 +177,10 @@ class Store(Protocol):
         """A page as `sessions` gives it, without metadata: for long lists."""
         ...
 
+    async def key_holder(self, key: str) -> str | None:
+        """The live session that has the key, if there is one."""
+        ...
+
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
         """Merge a JSON merge patch into the metadata; VersionMismatch carries the current value."""
         ...
@@ -253,6 +258,8 @@ class Store(Protocol):
 
         SessionRunning, with the task, while one runs or waits there; PlanChanged if the log has grown
         since it was judged. A session that is replaced is archived and its waiting prompts go with the key.
+        With `unarchive_by` an archived session is brought back for it, and takes its key back from the
+        session that it replaces, where nothing may run or wait.
         """
         ...
 

@@ -108,6 +108,10 @@ class Reading:
         """Whether any task of a session was interrupted, cancelled or failed."""
         return await self.answer(lambda sql: reads.has_unsuccessful(sql, session))
 
+    async def key_holder(self, key: str) -> str | None:
+        """The live session that has the key."""
+        return await self.answer(lambda sql: reads.key_holder(sql, key))
+
     async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:
         """A page of its log."""
         return [as_event(row) for row in await self.answer(lambda sql: reads.log(sql, session, after, limit))]
