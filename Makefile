@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup start test test-agents torture lint types docs bench bench-quick clean
+.PHONY: setup start check test test-agents torture lint types docs bench bench-quick clean
 
 setup: $(READY)
 
@@ -26,6 +26,10 @@ test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m pytest -n auto --timeout 300
 
+# What to run before each commit.
+check: lint types
+	$(BIN)/python -m pytest -n auto --timeout 300 tests/unit
+
 # The kill loops at length; HOLDFAST_TORTURE=10000 for a long night.
 torture: $(READY)
 	HOLDFAST_TORTURE=$${HOLDFAST_TORTURE:-500} $(BIN)/python -m pytest -n auto tests/crash/test_kill_loop.py tests/hub/test_follow_kills.py
@@ -37,6 +41,7 @@ test-agents: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check src tests bench
 	$(BIN)/ruff format --check src tests bench
+	$(BIN)/lint-imports --no-logo
 
 types: $(READY)
 	$(BIN)/mypy

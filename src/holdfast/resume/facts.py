@@ -143,7 +143,7 @@ async def gather(
     unfinished = [task for task in await source.open_tasks(session) if task.id != but]
     started = await source.started_tasks(session, but=but or "")
     log = await _log(source, session)
-    said = log_evidence.read(log, started, token)
+    said = await asyncio.to_thread(log_evidence.read, log, started, token)
     idle = (*ACTIVE, *(() if but is not None else ("queued",)))  # those behind the one that asks do not count
     facts = Facts(
         session=session,

@@ -22,6 +22,9 @@ ALL = 1 << 62  # a limit that cuts nothing
 LAST = ("~", 1 << 62)  # sorts after every (updated_at, n)
 
 UPDATED_AT, N = 4, 20  # columns of a list
+ORIGIN = 5  # a column of a record
+
+BAD_TEXT = "\ufffd"  # in place of bytes that are not UTF-8
 
 Json = dict[str, Any]
 
@@ -37,8 +40,8 @@ class Filters(TypedDict, total=False):
     empty: bool
 
 
-def session_view(row: Json) -> Json:
-    """A session's row as its header."""
+def session_view(row: Json, strict: bool = True) -> Json:
+    """A session's row as its header; not `strict`: a column that is no JSON reads as None, for a list."""
     view = dict(row)
     del view["n"]
     view["events"] = view.pop("seq")
@@ -46,8 +49,10 @@ def session_view(row: Json) -> Json:
         text = view[name]
         try:
             view[name] = None if text is None else json.loads(text)
-        except ValueError:
-            raise StoreUnreadable(f"the stored {name} of {view['id']} cannot be read") from None
+        except (ValueError, TypeError):
+            if strict:
+                raise StoreUnreadable(f"the stored {name} of {view['id']} cannot be read") from None
+            view[name] = None
     if "metadata" in view:
         view["metadata"], view["metadata_problem"] = read_metadata(view["metadata"])
     return view
@@ -71,6 +76,25 @@ def task_view(row: Json) -> Json:
         text = view[name]
         view[name] = None if text is None else json.loads(text)
     return view
+
+
+def listed_task_view(row: Json) -> Json:
+    """The same in a list, where a damaged column must not hide the other tasks."""
+    try:
+        return task_view(row)
+    except (ValueError, TypeError):
+        view = dict(row)
+        for name, instead in (
+            ("prompt", str(row["prompt"])),
+            ("options", {}),
+            ("owner", None),
+            ("outcome", None),
+        ):
+            try:
+                view[name] = None if row[name] is None else json.loads(row[name])
+            except (ValueError, TypeError):
+                view[name] = instead
+        return view
 
 
 def event_json(row: Row) -> str:
@@ -167,7 +191,7 @@ async def sessions(
     for row in rows:
         row["cursor"] = _cursor(row["updated_at"], row["n"])
     following = rows[limit - 1]["cursor"] if len(rows) > limit else None
-    return [session_view(row) for row in rows[:limit]], following
+    return [session_view(row, strict=False) for row in rows[:limit]], following
 
 
 async def headers(
@@ -226,7 +250,26 @@ async def log(sql: Sql, session: str, after: int = 0, limit: int = PAGE) -> list
     """Records of a log after a seq: one page, bounded in number and size."""
     check_limit(limit)
     row = await session_row(sql, session)
-    return await sql.rows("log", budget=PAGE_CHARACTERS, n=row["n"], after=after, limit=limit)
+    rows = await sql.rows("events", budget=PAGE_CHARACTERS, n=row["n"], after=after, limit=limit)
+    return [
+        _with_json(row) if BAD_TEXT in row[-1] or BAD_TEXT in (row[ORIGIN] or "") else row for row in rows
+    ]
+
+
+def _with_json(row: Row) -> Row:
+    """A record whose text was decoded with replacements: its body must still be JSON for who reads on."""
+    origin, body = row[ORIGIN], row[-1]
+    if not _is_json(body):
+        text = "this record is damaged in the database"
+        body = json.dumps({"text": text, "code": "record_damaged", "stored": body})
+    return (*row[:ORIGIN], origin if origin and _is_json(origin) else None, *row[ORIGIN + 1 : -1], body)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 async def task_log(sql: Sql, task: str, kinds: tuple[str, ...]) -> list[Row]:
@@ -238,10 +281,18 @@ async def task_log(sql: Sql, task: str, kinds: tuple[str, ...]) -> list[Row]:
 async def asked(sql: Sql) -> list[Json]:
     """The permissions that wait for an answer, with their session, task and time, by the order of tasks."""
     found = await sql.dicts("asked")
-    for row in found:
-        row["body"] = json.loads(row["body"])
+    found = [row for row in found if _decode_body(row)]
     of_tasks = itertools.groupby(found, key=lambda row: row["task"])
     return [row for _, rows in of_tasks for row in unanswered((row, row["body"]) for row in rows)]
+
+
+def _decode_body(row: Json) -> bool:
+    """The body as JSON, in place; False of one that is damaged, which nobody can answer."""
+    try:
+        row["body"] = json.loads(row["body"])
+    except ValueError:
+        return False
+    return True
 
 
 async def tokens(sql: Sql, session: str) -> list[Json]:
@@ -268,7 +319,7 @@ async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = A
     if not (is_text(session) and is_text(status)):
         return []
     rows = await sql.dicts("tasks", session=session, status=status, limit=limit)
-    return [task_view(row) for row in rows]
+    return [listed_task_view(row) for row in rows]
 
 
 async def open_tasks(sql: Sql, session: str) -> list[tuple[str, str]]:
@@ -319,7 +370,7 @@ async def tasks_with_option(sql: Sql, key: str, text: str) -> list[Json]:
     if not is_text(key):
         return []
     rows = await sql.dicts("delivered_tasks", key=key, pattern=f"%{escape_like(text)}%")
-    return [task_view(row) for row in rows]
+    return [listed_task_view(row) for row in rows]
 
 
 async def turns(sql: Sql) -> list[Json]:
@@ -350,4 +401,4 @@ async def latest_tasks(
         rows = await sql.dicts("session_tasks", n=found[0]["n"], status=status, day=day, limit=limit)
     else:
         rows = await sql.dicts("latest_tasks", session=session, status=status, cwd=cwd, day=day, limit=limit)
-    return [task_view(row) for row in rows]
+    return [listed_task_view(row) for row in rows]

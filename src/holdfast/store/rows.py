@@ -25,25 +25,45 @@ PAST_JSON = FIRST_JSON + len(JSON)
 
 def as_session(view: dict[str, Any]) -> Session:
     """A header as its Struct."""
-    return msgspec.convert(view, Session)
+    try:
+        return msgspec.convert(view, Session)
+    except msgspec.ValidationError as problem:
+        raise StoreUnreadable(f"the stored header of {view.get('id')} cannot be read: {problem}") from None
 
 
 def as_header(row: Row) -> Header:
     """A row of a list as its Struct; most have none of the columns that are JSON."""
     if row[FIRST_JSON:PAST_JSON] != NO_JSON:
         told = [
-            None if text is None else _decoded(text, shape, row[0])
+            None if text is None else _decoded(text, shape)
             for text, shape in zip(row[FIRST_JSON:PAST_JSON], JSON, strict=True)
         ]
         row = (*row[:FIRST_JSON], *told, *row[PAST_JSON:])
     return Header(*row[:WIDTH])
 
 
-def _decoded(text: str, shape: type[Any], session: str) -> Any:
+def _decoded(text: str, shape: type[Any]) -> Any:
+    """A column of a list; None where it is damaged: the doctor names it, and the other rows are shown."""
     try:
         return msgspec.json.decode(text, type=shape)
-    except msgspec.DecodeError:
-        raise StoreUnreadable(f"the stored {shape.__name__} of {session} cannot be read") from None
+    except (msgspec.DecodeError, TypeError):
+        return None
+
+
+def listed_session(view: dict[str, Any]) -> Session:
+    """A header in a list: one with a damaged column is shown as it is rather than hide the others."""
+    try:
+        return msgspec.convert(view, Session)
+    except msgspec.ValidationError:
+        return Session(**{name: view[name] for name in Session.__struct_fields__ if name in view})
+
+
+def listed_task(view: dict[str, Any]) -> Task:
+    """The same of a task."""
+    try:
+        return msgspec.convert(view, Task)
+    except msgspec.ValidationError:
+        return Task(**{name: view[name] for name in Task.__struct_fields__ if name in view})
 
 
 def as_token(row: dict[str, Any]) -> Token:

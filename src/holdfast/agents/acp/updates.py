@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.acp import content
-from holdfast.agents.acp.content import Origins
-from holdfast.agents.acp.tool_calls import Calls
+from holdfast.agents.acp.content import AcpOrigins
+from holdfast.agents.acp.tool_calls import AcpToolCalls
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.jsonl import line_notice as notice
+from holdfast.transcripts.jsonl import notice_event as notice
 
 _SPOKEN = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
 # Nothing for a log: menus, modes and settings; the user's words we wrote ourselves.
@@ -33,12 +33,12 @@ def shows_acceptance(update: dict[str, Any]) -> bool:
     return isinstance(kind, str) and kind not in _NO_ACCEPTANCE
 
 
-class Updates:
+class AcpUpdates:
     """Chunks joined, calls folded, usage kept."""
 
-    def __init__(self, origins: Origins):
+    def __init__(self, origins: AcpOrigins):
         self._origins = origins
-        self.calls = Calls(origins)
+        self.calls = AcpToolCalls(origins)
         self.usage: dict[str, Any] = {}
         self.answer: str | None = None  # the last text that was said
         self.spoke = False  # since the last word of a tool
@@ -50,7 +50,7 @@ class Updates:
         self._said = 0
         self._plan: str | None = None
 
-    def hear(self, update: dict[str, Any], stopped: bool = False) -> list[NewEvent]:
+    def on_update(self, update: dict[str, Any], stopped: bool = False) -> list[NewEvent]:
         """The events that an update completes; `stopped`: the agent was told to stop."""
         kind = update.get("sessionUpdate")
         if not isinstance(kind, str):
@@ -59,7 +59,7 @@ class Updates:
             return self._piece(_SPOKEN[kind], update)
         if kind in ("tool_call", "tool_call_update"):
             self.spoke, self.did_anything = False, True
-            events = self.calls.hear(update, stopped=stopped)
+            events = self.calls.on_update(update, stopped=stopped)
             return [*self.flush(), *events] if events or kind == "tool_call" else []
         if kind in ("plan", "plan_update"):
             return self._new_plan(update)
@@ -84,7 +84,7 @@ class Updates:
         self._blocks[message] = part + 1
         return [NewEvent(kind, {"text": text}, origin=self._origins.of("message", message, part))]
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """The block that is being said, so far."""
         text = content.mended("".join(self._pieces))
         return (self._kind, text) if self._kind is not None and text else None

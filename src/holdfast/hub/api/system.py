@@ -120,6 +120,9 @@ class Day(msgspec.Struct, frozen=True):
     interrupted: int = 0
 
 
+ENDS = Day.__struct_fields__[1:]  # a damaged row may have another word
+
+
 class AgentCount(msgspec.Struct, frozen=True):
     """What an agent has here: its sessions that are not deleted, and the tasks of them that run."""
 
@@ -168,7 +171,7 @@ def _told(found: types.Overview, days: list[str], healed: Healed | None) -> Over
     states = ("live", "archived", "deleted")
     return Overview(
         days=[
-            Day(day, **{count.kind: count.many for count in found.days if count.of == day}) for day in days
+            Day(day, **{c.kind: c.many for c in found.days if c.of == day and c.kind in ENDS}) for day in days
         ],
         agents=[
             AgentCount(agent, _sum(present, agent), _sum(by_status["running"], agent))

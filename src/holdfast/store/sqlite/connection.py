@@ -116,21 +116,21 @@ class translated:
         return None
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, apsw.Error):
+        if isinstance(problem, (apsw.Error, UnicodeDecodeError)):
             raise meaning(problem, self.path) from problem
-        if isinstance(problem, UnicodeDecodeError):  # SQLite hands out whatever a damaged page holds
-            raise errors.StoreUnreadable(f"the database is damaged: {self.path}: {problem}") from problem
 
 
-def meaning(problem: apsw.Error, path: str) -> errors.HoldfastError:
+def meaning(problem: apsw.Error | UnicodeDecodeError, path: str) -> errors.HoldfastError:
     """Our error for one of SQLite's, which stays its cause."""
     ours = _meaning(problem, path)
     ours.__cause__ = problem
     return ours
 
 
-def _meaning(problem: apsw.Error, path: str) -> errors.HoldfastError:
+def _meaning(problem: apsw.Error | UnicodeDecodeError, path: str) -> errors.HoldfastError:
     what = f"{path}: {problem}"
+    if isinstance(problem, UnicodeDecodeError):  # SQLite hands out whatever a damaged page holds
+        return errors.StoreUnreadable(f"the database is damaged: text is not UTF-8: {what}")
     if isinstance(problem, (apsw.BusyError, apsw.LockedError)):
         return errors.StoreBusy(f"{path} is held by another process")
     if isinstance(problem, apsw.FullError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,29 +18,41 @@ if TYPE_CHECKING:
 
 STATEMENTS = shared("?")
 
+# Statements that show many rows to people: text that is not UTF-8 in one row must not hide the others.
+# Not among them: what decides how an agent runs (`task`, `tokens`, `turns`) and what is mirrored (`log`).
+FOR_DISPLAY = frozenset(
+    {"session", "sessions", "events", "tasks", "latest_tasks", "interrupted_tasks", "asked"}
+    | {"session_counts", "task_counts", "task_days", "last_task", "ids_like", "task_ids_like"}
+)
+
+AS_BYTES = "case typeof({0}) when 'text' then cast({0} as blob) else {0} end"
+
 _columns: dict[str, tuple[str, ...]] = {}  # by statement; the same at every run
+
+log = logging.getLogger(__name__)
 
 
 class SqliteSql:
-    """Statements on one connection; answers on the spot."""
+    """Statements on one connection; answers on the spot.
 
-    def __init__(self, db: apsw.Connection, memory: Memory | None = None):
+    `lenient`: every statement shows text that is not UTF-8 with U+FFFD in place of the bad bytes; else only
+    those for display do, and the others fail with UnicodeDecodeError. The writer (it has a memory) is strict.
+    """
+
+    def __init__(self, db: apsw.Connection, memory: Memory | None = None, lenient: bool = False):
         self._db = db
         self._memory = memory
+        self._lenient = lenient
         self._later: dict[str, list[Row]] = {}
 
     async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
         """All rows, or as many as the budget allows."""
         cursor = self._execute(name, given)
-        if budget is None:
-            return cursor.fetchall()
-        rows = []
-        for row in cursor:
-            rows.append(row)
-            budget -= len(row[-1])
-            if budget <= 0:
-                break
-        return rows
+        try:
+            return cursor.fetchall() if budget is None else _within(budget, cursor)
+        except UnicodeDecodeError as problem:
+            rows = iter(self._rows_with_bad_text(name, given, problem))
+            return list(rows) if budget is None else _within(budget, rows)
 
     async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
         """All rows by column name."""
@@ -50,7 +63,23 @@ class SqliteSql:
                 names = _columns[name] = tuple(column[0] for column in cursor.get_description())
             except apsw.ExecutionCompleteError:
                 return []
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        try:
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        except UnicodeDecodeError as problem:
+            rows = self._rows_with_bad_text(name, given, problem)
+            return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def _rows_with_bad_text(self, name: str, given: dict[str, Any], problem: UnicodeDecodeError) -> list[Row]:
+        """The rows once more, their text as bytes and decoded here; the problem where that is not allowed."""
+        if self._memory is not None or not (self._lenient or name in FOR_DISPLAY):
+            raise problem
+        log.warning("the database is damaged: text is not UTF-8 in the answer to %r: %s", name, problem)
+        statement = STATEMENTS[name]
+        values = statement.values(given)
+        names = [column[0] for column in self._db.execute(statement.text, values).get_description()]
+        columns = ", ".join(f"""typeof("{one}"), {AS_BYTES.format(f'"{one}"')}""" for one in names)
+        text = f"select {columns} from ({statement.text})"
+        return [_decoded(row) for row in self._db.execute(text, values)]
 
     async def run(self, name: str, /, **given: Any) -> int:
         """Run a statement; the number of rows it changed."""
@@ -111,3 +140,19 @@ class SqliteSql:
         """Keep no session."""
         if self._memory is not None:
             self._memory.loaded.clear()
+
+
+def _within(budget: int, rows: Iterable[Row]) -> list[Row]:
+    found = []
+    for row in rows:
+        found.append(row)
+        budget -= len(row[-1])
+        if budget <= 0:
+            break
+    return found
+
+
+def _decoded(row: Row) -> Row:
+    """Pairs of type and value as values."""
+    pairs = zip(row[::2], row[1::2], strict=True)
+    return tuple(value.decode(errors="replace") if kind == "text" else value for kind, value in pairs)

@@ -131,7 +131,7 @@ class Writer:
             self._abandon()
             if len(jobs) > 1 and not isinstance(problem, (apsw.BusyError, apsw.FullError)):
                 return None
-            if isinstance(problem, apsw.Error):
+            if isinstance(problem, (apsw.Error, UnicodeDecodeError)):
                 problem = meaning(problem, self._path)
             else:
                 log.exception("an operation failed inside the writer")
