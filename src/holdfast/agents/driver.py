@@ -16,6 +16,10 @@ from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
 from holdfast.transcripts.jsonl import notice_event
 
+# Characters of one text event. A longer block becomes several events that are marked as parts of it, so
+# that no message, however long, has to fit into memory.
+MAX_BLOCK = 256 * 1024
+
 Policy = Literal["ask", "allow", "deny"]
 Decision = Literal["allow", "deny"]
 Entry = Union[NewEvent, SeeToken]
