@@ -44,7 +44,7 @@ async def relay(store: BaseStore, claimed: Task) -> None:
         *PROGRAM, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.writelines(driver.open().sends)
+    process.stdin.writelines(driver.start_messages().sends)
     lines = Splitter()
 
     async def commit(entries: list[Entry]) -> None:
@@ -53,7 +53,7 @@ async def relay(store: BaseStore, claimed: Task) -> None:
         )
 
     while driver.final is None:
-        outs = [driver.hear(line.data or b"") for line in lines.feed(await process.stdout.read(1 << 16))]
+        outs = [driver.on_line(line.data or b"") for line in lines.feed(await process.stdout.read(1 << 16))]
         entries: list[Entry] = [entry for out in outs for entry in out.entries]
         if entries:
             await commit(entries)

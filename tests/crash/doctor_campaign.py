@@ -53,7 +53,7 @@ class Folder:
     def running(self) -> list[str]:
         return []
 
-    def look(self, progress: Progress | None = None) -> Diagnosis:
+    def diagnose(self, progress: Progress | None = None) -> Diagnosis:
         steps, findings = [], []
         for number in range(3):
             for name, want in (("replace", b"new" * 2000), ("make", b"made"), ("remove", None)):
@@ -180,7 +180,7 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
     """Kill an apply, look at what is there, finish it; kill an undo, finish it."""
     patient = patients.begin()
     before, old = files(patients.folder), patients.state()
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     killed_at(chance.randint(1, lengths.apply), lambda: operation.apply(patients.home, patient, plan))
     now = patients.state()
     receipt = _receipt(patients.home)
@@ -188,7 +188,7 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
         receipt = operation.apply(patients.home, patient, plan)
     new = patients.state()
     assert receipt.fingerprint == plan and not receipt.problems
-    assert not patient.look().plan
+    assert not patient.diagnose().plan
     if patients.kind in PLAIN:
         for name in set(old) | set(now) | set(new):
             assert now.get(name) in (old.get(name), new.get(name)) or ".holdfast-" in name, name
@@ -204,7 +204,7 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
     if not OperationDir(patients.home, receipt.id).undone():
         operation.undo(patients.home, patient, receipt)
     assert files(patients.folder) == before
-    assert patient.look().fingerprint == plan
+    assert patient.diagnose().fingerprint == plan
 
 
 def _receipt(home: Home) -> Receipt | None:
@@ -217,7 +217,7 @@ def lengths_of(patients: Patientry) -> Lengths:
     undone = []
     for only in ("", RESTORING):
         patient = patients.begin()
-        plan = patient.look().fingerprint
+        plan = patient.diagnose().fingerprint
         apply = lines_of(partial(operation.apply, patients.home, patient, plan))
         receipt = _receipt(patients.home)
         assert receipt is not None

@@ -31,15 +31,15 @@ def spooled(home: Home, task: str, registry: AgentRegistry, events: list[Event])
     spool = Spool(home.task(task))
     job = msgspec.convert(spool.launch()["job"], AgentJob)
     driver = drivers.make(str(registry.get(job.agent).driver), job)
-    entries: list[Entry] = [*driver.open().entries]
+    entries: list[Entry] = [*driver.start_messages().entries]
     for line in archive.lines(spool):
         if line.data is not None:
-            entries += driver.hear(line.data).entries
+            entries += driver.on_line(line.data).entries
         else:
             entries.append(NewEvent("notice", {"code": line.problem}))
-        for ask in [ask for ask in driver.asking if ask in answers]:
+        for ask in [ask for ask in driver.pending_permissions if ask in answers]:
             driver.answer(ask, answers[ask])
-    entries += driver.close().entries
+    entries += driver.on_eof().entries
     return [told(e.kind, e.body) for e in entries if isinstance(e, NewEvent)]
 
 

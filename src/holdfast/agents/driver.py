@@ -16,6 +16,10 @@ from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
 from holdfast.transcripts.jsonl import notice_event
 
+# Characters of one text event. A longer block becomes several events that are marked as parts of it, so
+# that no message, however long, has to fit into memory.
+MAX_BLOCK = 256 * 1024
+
 Policy = Literal["ask", "allow", "deny"]
 Decision = Literal["allow", "deny"]
 Entry = Union[NewEvent, SeeToken]
@@ -72,14 +76,14 @@ class Driver(Protocol):
     final: FinalResult | None
     accepted: bool  # the agent has shown that it took the prompt
     native_id: str | None  # as the agent named it; None until then
-    asking: dict[str, PermissionRequest]  # by the ask's id: what waits for an answer, in order
+    pending_permissions: dict[str, PermissionRequest]  # by the ask's id: what waits for an answer, in order
     open_calls: dict[str, str]  # call: name of tools that began and did not end
 
-    def open(self) -> DriverOutput:
+    def start_messages(self) -> DriverOutput:
         """What is sent before anything is heard."""
         ...
 
-    def hear(self, line: bytes) -> DriverOutput:
+    def on_line(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout, without its newline."""
         ...
 
@@ -87,7 +91,7 @@ class Driver(Protocol):
         """Say an answer that is in the log already; an ask that is not open gives nothing."""
         ...
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """The kind and text so far of a block that is being said; None where none is, or it is not told."""
         ...
 
@@ -95,7 +99,7 @@ class Driver(Protocol):
         """What asks the agent to stop; None if only a signal does."""
         ...
 
-    def close(self) -> DriverOutput:
+    def on_eof(self) -> DriverOutput:
         """Stdout has ended for good: what was half said, and a summary for each call without an end."""
         ...
 

@@ -78,7 +78,7 @@ def apply(home: Home, patient: RepairTarget, plan: str, progress: Progress | Non
             if intent.fingerprint == plan:
                 return _carry_out(case, intent, progress, again=True)
             finish_interrupted(case, intent)
-        found = patient.look(progress)
+        found = patient.diagnose(progress)
         if found.fingerprint != plan:
             raise _changed(home, patient, plan)
         if not found.steps:
@@ -94,7 +94,7 @@ def apply(home: Home, patient: RepairTarget, plan: str, progress: Progress | Non
 
 def diagnose(home: Home, patient: RepairTarget, progress: Progress | None = None) -> Diagnosis:
     """What the patient shows, and operations on it that were cut short; nothing is changed."""
-    found = patient.look(progress)
+    found = patient.diagnose(progress)
     unfinished = [
         DoctorFinding(
             code="repair_unfinished",

@@ -154,7 +154,7 @@ class RepairTarget(Protocol):
     target: str  # the program's name, as on the command line
     path: str  # the folder (real path) whose files may be changed; it is locked meanwhile
 
-    def look(self, progress: Progress | None = None) -> Diagnosis:
+    def diagnose(self, progress: Progress | None = None) -> Diagnosis:
         """All findings and the steps that would mend them; nothing is changed by it, nor any time."""
         ...
 

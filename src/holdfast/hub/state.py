@@ -15,7 +15,7 @@ from holdfast.forges.webhook import NamedLocks
 from holdfast.home import Home
 from holdfast.hub.logins import Logins
 from holdfast.hub.streaming.feed import Feed
-from holdfast.recovery.findings import Done, Report
+from holdfast.recovery.findings import Done, Report, Unhealed
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
 from holdfast.store.location import Location
@@ -78,6 +78,7 @@ class Healed(msgspec.Struct, frozen=True):
     done: list[Done]
     problems: list[str]
     settled: list[Settled]
+    unhealed: list[Unhealed] = []  # what was seen and could not be put right, and where its bytes are
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -158,6 +159,7 @@ class Hub:
             done=[] if report is None else report.done,
             problems=[] if report is None else report.problems,
             settled=msgspec.convert(settled, list[Settled]),
+            unhealed=[] if report is None else report.unhealed,
         )
         self.lists.forget()  # their marks are another store's
         self.verdicts.forget()

@@ -11,15 +11,12 @@ from holdfast.model.task import ENDED
 from holdfast.resume import log_evidence
 from holdfast.resume.environment import Process
 from holdfast.resume.facts import Facts
-from holdfast.transcripts.reader import TranscriptProblem
+from holdfast.transcripts.reader import HARMLESS, TranscriptProblem
 
 Evidence = dict[str, Any]
 Shows = Callable[[Facts], list[Evidence]]  # none: it does not apply
 
 PROBLEM = "problem"  # in a piece of evidence: the code of what is wrong, where that says more than the row
-
-# What a store's last turn may look like without anything being lost: it ended, only not well.
-HARMLESS = frozenset({"ended_in_api_error", "interrupted_on_purpose", "unknown_outcome"})
 
 # What is wrong with a store, by the row that says so: codes of `inspect`.
 STORE: dict[str, tuple[str, ...]] = {

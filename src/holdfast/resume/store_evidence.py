@@ -16,7 +16,6 @@ from holdfast.model.event import Event
 from holdfast.resume.environment import Process
 from holdfast.resume.log_evidence import Gap, gap, leaves_out
 from holdfast.transcripts.reader import (
-    HasOwnWording,
     Inspection,
     SessionRef,
     TranscriptProblem,
@@ -96,7 +95,7 @@ def _look(
     store = msgspec.structs.replace(found, problems=problems, sound=sound, cwd=cwd)
     if len(places) != 1:
         return Seen(store, owners, tools)
-    said = reader.said if isinstance(reader, HasOwnWording) else None
+    said = reader.wording
     turns = store.last_complete or 0
     if cut is not None and not leaves_out(cut, shown, reader.events(places[0]), turns, said):
         cut = None

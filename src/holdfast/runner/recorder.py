@@ -108,6 +108,7 @@ def _shape(host: str, path: list[str]) -> tuple[Forge, list[str], str, str] | No
 log = logging.getLogger(__name__)
 
 RETRY_S = (0.1, 0.5, 2.0)  # between tries of a store that does not take a commit just now
+MAX_LINKS = 1000  # pull requests that one task is noted for
 MANY = 1000  # entries of one commit; an agent may print a million lines that are not JSON
 
 # The store will take it later; until then the spool keeps everything.
@@ -142,7 +143,7 @@ class Journal:
 
     def open(self) -> None:
         """Send what comes before anything is heard; after a restart, what of it was not sent yet."""
-        self._send(self.driver.open().sends)
+        self._send(self.driver.start_messages().sends)
 
     async def hear(self, lines: Sequence[Line], at: str) -> None:
         """Take lines, commit what they bring with the new offset, then send what follows from them."""
@@ -180,7 +181,7 @@ class Journal:
 
     def rest(self) -> list[Entry]:
         """What follows from the end of stdout."""
-        out = self.driver.close()
+        out = self.driver.on_eof()
         return [dressed for entry in out.entries for dressed in self._dressed(entry, timestamps.now(), False)]
 
     async def commit(self, entries: Sequence[Entry], *, last: bool = False) -> None:
@@ -214,7 +215,7 @@ class Journal:
 
     def _heard(self, line: Line) -> DriverOutput:
         if line.data is not None:
-            return self.driver.hear(line.data)
+            return self.driver.on_line(line.data)
         self.kept = True
         body = {
             "text": line.head.decode("utf-8", "replace"),
@@ -241,6 +242,7 @@ class Journal:
                 took = max(0, round((timestamps.parse(event.at) - timestamps.parse(begun)) * 1000))
                 event = msgspec.structs.replace(event, body={**event.body, "duration_ms": took})
         new = [link for link in found(event) if link.url not in self.links]
+        new = new[: MAX_LINKS - len(self.links)]
         self.links += [link.url for link in new]
         return [
             event,

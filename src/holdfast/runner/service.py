@@ -79,6 +79,8 @@ async def _store(
         fcntl.flock(lock, fcntl.LOCK_SH)
     for done in report.done:
         log.warning("healed %s: %s, %s", done.subject, done.code, done.result)
+    for left in report.unhealed:
+        log.warning("not healed %s: %s, %s", left.subject, left.code, left.text)
     if told is not None:
         told(report)
     return store

@@ -44,17 +44,26 @@ from holdfast.store.types import Store
 
 CODE = "spool_lost"
 LOST_LOOK_S = 0.5
+SET_ASIDE = "set_aside"
+MAX_TAKEN_UP = 3  # processes in a row that died while they read one spool
+SUSPECT_S = 2.0  # before a spool is read on which two have died: a hub that is killed at once proves nothing
 
 Tell = Callable[[list[Entry]], Awaitable[Told]]  # what the agent's own store adds to the last entries
 
 
 async def settle(
-    store: Store, task: Task, family: Family, journal: Journal | None, tell: Tell, why: str
+    store: Store,
+    task: Task,
+    family: Family,
+    journal: Journal | None,
+    tell: Tell,
+    why: str,
+    code: str = CODE,
 ) -> None:
     """Say so, wait until the agent is gone, and end the task; its prompt may have been taken."""
-    if not any(event.body.get("code") == CODE for event in await store.task_events(task.id, ("error",))):
+    if not any(event.body.get("code") == code for event in await store.task_events(task.id, ("error",))):
         text = f"{why}; what the agent says cannot be heard any more"
-        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": CODE})]))
+        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": code})]))
     await family.end_input()  # its final word would not be heard, and without this it would never leave
     cancelled_by = None
     while await family.lives():
@@ -68,6 +77,11 @@ async def settle(
     told = await tell(journal.rest() if journal is not None else [])
     reason = why if decided.status == "interrupted" else decided.reason
     await store.commit(_commit(task, [*told.entries, SetStatus(status=decided.status, reason=reason)]))
+
+
+async def _only_rest(rest: list[Entry]) -> Told:
+    """Nothing but what is known: the agent's own store may be as large as its output."""
+    return Told(rest)
 
 
 def _commit(task: Task, entries: list[Entry]) -> Commit:
@@ -129,6 +143,7 @@ class TaskRun:
         self._news = True  # somebody may have asked something of it before we came
         self._looked = 0.0
         self._checked_relay = 0.0
+        self._counted = False  # this process is counted as one that reads the spool
 
     def wake(self) -> None:
         """Somebody asked something of this task."""
@@ -152,6 +167,7 @@ class TaskRun:
         except errors.StaleGeneration:
             log.info("task %s has another owner now", self.task.id)
         finally:
+            self._caught_up()  # whatever ended this run, it did not end the process
             self.found.set()
             if self._context.overhear is not None:
                 self._context.overhear(self.task.session, self.task.id, None)
@@ -171,6 +187,8 @@ class TaskRun:
         elif not self._begun:
             task_dir.retire(self._spool)  # of a launch before this one, which gave the prompt back
         elif (note := self._spool.launch()) and "job" in note:
+            if not await self._take_up():
+                return False
             await self._ready(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
             return True
         else:
@@ -189,6 +207,30 @@ class TaskRun:
         except errors.HoldfastError as problem:
             await self._refuse(problem)
             return False
+        return True
+
+    async def _take_up(self) -> bool:
+        """Whether to read a spool that others began to read; False if it was set aside.
+
+        Something in it may end every process that reads it, by memory for example: no start may fail for it
+        again and again. What a person kills within seconds says nothing about the spool.
+        """
+        before = self._spool.unfinished_readings()
+        if before >= MAX_TAKEN_UP:
+            with durable_io.reported(self._spool.keep):
+                os.close(os.open(self._spool.keep, os.O_WRONLY | os.O_CREAT, 0o600))
+            why = (
+                f"Holdfast died {before} times while it read what this agent wrote, so it was set aside; "
+                f"all of it is kept in {self._spool.path}"
+            )
+            store, tell = self._context.store, _only_rest
+            await settle(store, self.task, self._family, None, tell, why, SET_ASIDE)
+            return False
+        if before == MAX_TAKEN_UP - 1:
+            self.found.set()
+            await asyncio.sleep(SUSPECT_S)
+        self._spool.take_up()
+        self._counted = True
         return True
 
     def _prevent(self) -> bool:
@@ -300,6 +342,8 @@ class TaskRun:
             if self._news and (not more or self._tail.offset >= self.task.spool):
                 self._news = False
                 await self._heed()
+            if not more:
+                self._caught_up()
             if gone and not more:
                 return
             await self._stopping.press()
@@ -331,7 +375,7 @@ class TaskRun:
         if lines:
             await self._journal.hear(lines, self._moment())
         if self._context.overhear is not None and self._tail.offset >= self.task.spool:
-            self._context.overhear(self.task.session, self.task.id, self._driver.unfinished)
+            self._context.overhear(self.task.session, self.task.id, self._driver.partial_text)
         return self._tail.behind() > 0
 
     def _moment(self) -> str:
@@ -341,7 +385,7 @@ class TaskRun:
     async def _heed(self) -> None:
         """Do what was asked of the task: answers are sent, a wish to stop is passed on."""
         asked = await self._requests()
-        for ask in list(self._driver.asking):
+        for ask in list(self._driver.pending_permissions):
             if ask in asked.answers:
                 await self._journal.put(self._driver.answer(ask, asked.answers[ask]))
         await self._stopping.heed(asked)
@@ -354,6 +398,11 @@ class TaskRun:
         if self._driver.open_calls and time.monotonic() - self._looked > OFFSPRING_S:
             self._looked = time.monotonic()
             await self._family.note()
+
+    def _caught_up(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._spool.caught_up()
 
     async def _check_relay(self, at_end: bool = False) -> None:
         """Record what happened to the relay; a look costs a few small reads."""

@@ -74,6 +74,12 @@ update session set seq = :seq, messages = :messages, updated_at = :updated_at wh
 insert into log (kind, at, replayed, origin, body, seq, id, n, task, spool, last)
 values (:kind, :at, :replayed, :origin, :body, :seq, :id, :n, :task, :spool, :last)
 
+-- name: put_record
+-- Only recovery changes a record: one that was altered in the file gets back what its mirror proves.
+update log set kind = :kind, at = :at, task = :task, replayed = :replayed, origin = :origin, spool = :spool,
+  last = :last, body = :body
+where n = :n and seq = :seq
+
 -- name: last_log
 select coalesce(max(id), 0) from log
 

@@ -10,7 +10,7 @@ import apsw
 from holdfast import errors
 from holdfast.transcripts import file_backups, row_backups
 from holdfast.transcripts.file_backups import Change, FileBackups, FileCopy
-from holdfast.transcripts.reader import HasSharedDatabase, SessionRef, TranscriptReader
+from holdfast.transcripts.reader import SessionRef, TranscriptReader
 from holdfast.transcripts.row_backups import RowBackup, RowComparison, SessionRows, put_back
 
 log = logging.getLogger(__name__)
@@ -30,27 +30,26 @@ class TranscriptBackup:
 
     def __init__(self, folder: str, native_id: str, reader: TranscriptReader):
         self.reader = reader
-        self._sharing = reader if isinstance(reader, HasSharedDatabase) else None
         self._native_id = native_id
         self._folder = folder
         self._files = FileBackups(folder)
 
-    def take(self, place: SessionRef, *, level: bool = False) -> int:
+    def take(self, ref: SessionRef, *, level: bool = False) -> int:
         """Copy what is new; how many bytes that were. `level`: our log has all that it tells."""
-        copied = self._files.take(self.reader.files(place), level=level)
-        if self._sharing is not None and (database := self._sharing.database(place)) is not None:
-            share = self._sharing.share(database, self._native_id)
+        copied = self._files.take(self.reader.files(ref), level=level)
+        if (database := self.reader.database(ref)) is not None:
+            rows = self.reader.session_rows(database, self._native_id)
             try:
-                copied += RowBackup.of(self._folder, database).take(share)
+                copied += RowBackup.of(self._folder, database).take(rows)
             except (errors.StoreUnreadable, errors.StoreBusy, FileNotFoundError) as problem:
                 log.warning("no rows of %s were copied: %s", self._native_id, problem)  # that stops no run
         return copied
 
-    def is_level(self, place: SessionRef) -> bool:
+    def is_level(self, ref: SessionRef) -> bool:
         """Whether our log has all that it tells, without reading it; of a database that is not known."""
-        if self._sharing is not None and self._sharing.database(place) is not None:
+        if self.reader.database(ref) is not None:
             return False
-        return self._files.is_level(self.reader.files(place))
+        return self._files.is_level(self.reader.files(ref))
 
     def exists(self) -> bool:
         """Whether there is any copy."""
@@ -76,10 +75,8 @@ class TranscriptBackup:
         return None
 
     def _rows(self) -> list[tuple[RowBackup, SessionRows]]:
-        if self._sharing is None:
-            return []
-        share = self._sharing.share
-        return [(copy, share(copy.database, self._native_id)) for copy in row_backups.known(self._folder)]
+        rows_in = self.reader.session_rows
+        return [(copy, rows_in(copy.database, self._native_id)) for copy in row_backups.known(self._folder)]
 
 
 def _compared(copy: RowBackup, share: SessionRows) -> RowComparison:

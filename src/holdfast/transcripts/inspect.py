@@ -20,22 +20,22 @@ def examine(reader: TranscriptReader, root: str, name: str, home: Home) -> Inspe
     found = reader.find(root, name)
     if len(found) != 1:
         return _not_one(reader, name, found)
-    place = found[0]
-    seen = reader.inspect(place)
-    problems = [*seen.problems, *_parted(home, reader, place), *_alive(reader, root, place)]
+    ref = found[0]
+    seen = reader.inspect(ref)
+    problems = [*seen.problems, *_parted(home, reader, ref), *_alive(reader, root, ref)]
     sound = seen.sound and len(problems) == len(seen.problems)
     return msgspec.structs.replace(seen, problems=problems, sound=sound)
 
 
 def _not_one(reader: TranscriptReader, name: str, found: list[SessionRef]) -> Inspection:
-    paths: list[str] = sorted({place.path for place in found})
+    paths: list[str] = sorted({ref.path for ref in found})
     code = "ambiguous_store" if found else reader.missing
     text = f"{len(found)} sessions could be meant" if found else f"{reader.agent} has no session {name}"
     problem = TranscriptProblem(code, text, {"paths": paths})
     return Inspection(agent=reader.agent, native_id=name, path=None, sound=False, problems=[problem])
 
 
-def _parted(home: Home, reader: TranscriptReader, place: SessionRef) -> list[TranscriptProblem]:
+def _parted(home: Home, reader: TranscriptReader, ref: SessionRef) -> list[TranscriptProblem]:
     """What became of files and rows since we copied them; a store that cannot be read has told so itself."""
     texts = {
         "shrunk": "is shorter than when we last saw it",
@@ -43,7 +43,7 @@ def _parted(home: Home, reader: TranscriptReader, place: SessionRef) -> list[Tra
         "missing": "is gone since we last saw it",
     }
     found = []
-    native = TranscriptBackup(home.native(place.agent, place.native_id), place.native_id, reader)
+    native = TranscriptBackup(home.native(ref.agent, ref.native_id), ref.native_id, reader)
     with suppress(errors.StoreUnreadable, errors.StoreBusy):
         for path, copy, change, rows in native.differences():
             if change in texts:
@@ -53,12 +53,12 @@ def _parted(home: Home, reader: TranscriptReader, place: SessionRef) -> list[Tra
     return found
 
 
-def _alive(reader: TranscriptReader, root: str, place: SessionRef) -> list[TranscriptProblem]:
+def _alive(reader: TranscriptReader, root: str, ref: SessionRef) -> list[TranscriptProblem]:
     table = tree.table()
     found = []
     for code, text, pids in (
-        ("live_owner", "a living process holds this session", reader.owners(root, place)),
-        ("tools_running", "tools of this session still run", reader.tools(root, place)),
+        ("live_owner", "a living process holds this session", reader.owners(root, ref)),
+        ("tools_running", "tools of this session still run", reader.tools(root, ref)),
     ):
         named = [{"pid": pid, "command": table[pid].command} for pid in pids if pid in table]
         if named:

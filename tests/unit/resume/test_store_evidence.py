@@ -13,7 +13,7 @@ from holdfast.agents.driver import AgentJob
 from holdfast.home import Home
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.resume import store_evidence
-from holdfast.transcripts.reader import Inspection, SessionRef
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptReader
 
 LAST = "76c9a2f0-0000-4000-8000-000000000002"
 
@@ -29,11 +29,10 @@ def said(kind: str, text: str, record: str) -> NewEvent:
     return NewEvent(kind, {"text": text}, origin=Origin("claude", NATIVE, record))
 
 
-class Reader:
+class Reader(TranscriptReader):
     """A store with two turns, of which the last may be cut short."""
 
     agent = "claude"
-    missing = "no_transcript"
 
     def __init__(self, complete: int | None = 1, turns: int = 2, problem: Exception | None = None):
         self._complete, self._turns, self._problem = complete, turns, problem
@@ -47,33 +46,33 @@ class Reader:
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         return iter(())
 
-    def events(self, place: SessionRef) -> Iterator[NewEvent]:
+    def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         yield said("user", "one", "76c9a2f0-0000-4000-8000-000000000000")
         yield said("assistant", "begun", "76c9a2f0-0000-4000-8000-000000000001")
         yield said("assistant", "done", f"{LAST}:1")
         yield said("user", "two", "76c9a2f0-0000-4000-8000-000000000003")
         yield said("assistant", "half", "76c9a2f0-0000-4000-8000-000000000004")
 
-    def inspect(self, place: SessionRef) -> Inspection:
+    def inspect(self, ref: SessionRef) -> Inspection:
         if self._problem is not None:
             raise self._problem
         return Inspection(
             agent="claude",
             native_id=NATIVE,
-            path=place.path,
+            path=ref.path,
             sound=True,
             turns=self._turns,
             last_complete=self._complete,
             cwd="/w",
         )
 
-    def files(self, place: SessionRef) -> list[str]:
+    def files(self, ref: SessionRef) -> list[str]:
         return []
 
-    def owners(self, root: str, place: SessionRef) -> list[int]:
+    def owners(self, root: str, ref: SessionRef) -> list[int]:
         return []
 
-    def tools(self, root: str, place: SessionRef) -> list[int]:
+    def tools(self, root: str, ref: SessionRef) -> list[int]:
         return []
 
 

@@ -198,7 +198,9 @@ def test_a_session_deleted_while_it_is_copied_keeps_its_last_state(case: Case) -
     events = case.events()
     case.do(*DELETE[named(case)])
     if isinstance(reader := case.make(), OpenCodeReader):
-        row_backups.RowBackup.of(case.folder, case.database).take(reader.share(case.database, case.native_id))
+        row_backups.RowBackup.of(case.folder, case.database).take(
+            reader.session_rows(case.database, case.native_id)
+        )
     case.native().take(place)
     case.restore()
     assert case.events() == events

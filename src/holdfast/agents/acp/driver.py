@@ -39,8 +39,8 @@ class AcpDriver:
         self._peer = JsonRpcPeer()
         self._origins = AcpOrigins(job.agent, job.task)
         self._updates = AcpUpdates(self._origins)
-        self._asks = AcpPermissions(job.permissions)
-        self.asking = self._asks.open
+        self._permissions = AcpPermissions(job.permissions)
+        self.pending_permissions = self._permissions.open
         self.open_calls = self._updates.calls.open
         self._agent_name = ""  # as the agent tells it
         self._opening: bytes | None = None  # the prompt, while a late replay is waited for
@@ -48,7 +48,7 @@ class AcpDriver:
         self._prompted = False
         self._interrupted = False
 
-    def open(self) -> DriverOutput:
+    def start_messages(self) -> DriverOutput:
         """Say who we are; that we have neither files nor terminals to offer keeps tools in the agent.
 
         Our own version is not told: after an upgrade the line would be another one, and be sent again.
@@ -60,7 +60,7 @@ class AcpDriver:
         }
         return DriverOutput(sends=[self._peer.request("initialize", params)])
 
-    def hear(self, line: bytes) -> DriverOutput:
+    def on_line(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout, without its newline."""
         if is_blank(line):
             return DriverOutput()
@@ -69,24 +69,24 @@ class AcpDriver:
             return DriverOutput([message])
         method = message.get("method")
         if not isinstance(method, str):
-            return self._hear_answer(message)
+            return self._on_response(message)
         params = message.get("params")
         if not isinstance(params, dict):
             params = {}
         if "id" not in message:
-            return self._hear_notification(method, params, message)
+            return self._on_notification(method, params, message)
         request = message["id"]
         if method == "session/request_permission" and type(request) in (int, str):
-            return self._hear_request(request, params)
+            return self._on_permission_request(request, params)
         return DriverOutput(sends=[refuse(request, method)])
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
         """Say an answer that is in the log already; an ask that is not open gives nothing."""
-        return DriverOutput(sends=self._asks.answer(ask, decision))
+        return DriverOutput(sends=self._permissions.answer(ask, decision))
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """See `Driver`."""
-        return self._updates.unfinished()
+        return self._updates.partial_text()
 
     def interrupt(self) -> DriverOutput | None:
         """`session/cancel`, and `cancelled` to all that waits, as ACP wants; None before the prompt."""
@@ -96,21 +96,21 @@ class AcpDriver:
             return DriverOutput()
         self._interrupted = True
         return DriverOutput(
-            sends=[notify("session/cancel", {"sessionId": self.native_id}), *self._asks.cancel()]
+            sends=[notify("session/cancel", {"sessionId": self.native_id}), *self._permissions.cancel()]
         )
 
-    def close(self) -> DriverOutput:
+    def on_eof(self) -> DriverOutput:
         """What was half said, and an end for each call that has none."""
-        return DriverOutput([*self._updates.close(), *self._updates.calls.close(self._asks.not_run())])
+        return DriverOutput([*self._updates.close(), *self._updates.calls.close(self._permissions.not_run())])
 
     # --- answers to us
 
-    def _hear_answer(self, message: dict[str, Any]) -> DriverOutput:
+    def _on_response(self, message: dict[str, Any]) -> DriverOutput:
         method = self._peer.answered(message)
         if method is None:
             return DriverOutput([notice("unknown_record", "a message that nobody asked for", record=message)])
         if message.get("error") is not None:
-            return DriverOutput(self._hear_error(method, message["error"]))
+            return DriverOutput(self._on_error(method, message["error"]))
         result = message.get("result")
         if not isinstance(result, dict):
             result = {}
@@ -189,7 +189,7 @@ class AcpDriver:
         updates = self._updates
         return not updates.did_anything or (not updates.spoke and self._agent_name in _SILENT_FAILURE)
 
-    def _hear_error(self, method: str, told: Any) -> list[Entry]:
+    def _on_error(self, method: str, told: Any) -> list[Entry]:
         if method in ("session/load", "session/resume"):
             # Never a silent session/new instead: that would lose the way back.
             return self._fail("resume_failed", jsonrpc.text_of(told))
@@ -221,9 +221,7 @@ class AcpDriver:
 
     # --- what the agent tells and asks
 
-    def _hear_notification(
-        self, method: str, params: dict[str, Any], message: dict[str, Any]
-    ) -> DriverOutput:
+    def _on_notification(self, method: str, params: dict[str, Any], message: dict[str, Any]) -> DriverOutput:
         if method != "session/update":
             # Names that begin so are an adapter's own, to be ignored by those who do not know them.
             if method.startswith(("_", "$/")):
@@ -235,20 +233,20 @@ class AcpDriver:
         if not isinstance(update, dict):
             return DriverOutput([notice("unknown_record", "an update that tells nothing", record=message)])
         if not self._prompted:
-            return self._hear_replay(update)
+            return self._on_replay(update)
         if params.get("sessionId") != self.native_id:
             return DriverOutput([notice("other_session", "an update of another session", record=params)])
         entries = self._accept() if shows_acceptance(update) else []
-        entries += self._updates.hear(update, self._interrupted)
+        entries += self._updates.on_update(update, self._interrupted)
         call = self._updates.calls.get(update.get("toolCallId"))
         if call is not None and call.ended:
-            self._asks.forget(call.id)
+            self._permissions.forget(call.id)
         if self.final is not None and update.get("sessionUpdate") == "usage_update":
             # Kimi tells its usage after its final answer.
             self.final = msgspec.structs.replace(self.final, usage=self._usage())
         return DriverOutput(entries)
 
-    def _hear_replay(self, update: dict[str, Any]) -> DriverOutput:
+    def _on_replay(self, update: dict[str, Any]) -> DriverOutput:
         """What comes before the prompt is the past or a menu; none of it is live."""
         self._told_commands |= update.get("sessionUpdate") == "available_commands_update"
         if self._opening is None or not self._told_commands:
@@ -256,13 +254,13 @@ class AcpDriver:
         line, self._opening, self._prompted = self._opening, None, True
         return DriverOutput(sends=[line])
 
-    def _hear_request(self, request: int | str, params: dict[str, Any]) -> DriverOutput:
+    def _on_permission_request(self, request: int | str, params: dict[str, Any]) -> DriverOutput:
         told = params.get("toolCall")
         update = told if isinstance(told, dict) else {}
         entries: list[Entry] = [*self._accept(), *self._updates.flush()]
-        entries += self._updates.calls.hear(update, asked=True)
+        entries += self._updates.calls.on_update(update, asked=True)
         call = self._updates.calls.get(update.get("toolCallId"))
-        body, sends = self._asks.add(request, params, call, self._interrupted)
+        body, sends = self._permissions.add(request, params, call, self._interrupted)
         entries.append(NewEvent("permission", body, origin=self._origins.here("ask", body["ask"])))
         return DriverOutput(entries, sends)
 

@@ -24,34 +24,34 @@ class ClaudeDriver:
         self.final: FinalResult | None = None
         self.accepted = False
         self.native_id: str | None = None
-        self._asks = ClaudePermissions(job.permissions)
+        self._permissions = ClaudePermissions(job.permissions)
         self._calls = ClaudeToolCalls()
-        self._draft = PartialBlock()
-        self.asking = self._asks.waiting
+        self._partial = PartialBlock()
+        self.pending_permissions = self._permissions.waiting
         self.open_calls = self._calls.open
         self._states = False  # whether it tells of its state, and so when it is idle
         self._result: dict[str, Any] | None = None  # of the turn that ended last, if none began since
         self._usage: dict[str, Any] = {}
         self._version = job.version
 
-    def open(self) -> DriverOutput:
+    def start_messages(self) -> DriverOutput:
         """The handshake and the prompt."""
         hello = control.request("holdfast-1", "initialize", hooks=None)
         return DriverOutput(sends=[hello, control.prompt(self.job.task, self.job.prompt)])
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
         """Say an answer that is in the log already."""
-        return self._asks.answer(ask, decision)
+        return self._permissions.answer(ask, decision)
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """See `Driver`."""
-        return self._draft.unfinished()
+        return self._partial.partial_text()
 
     def interrupt(self) -> DriverOutput | None:
         """The control request that ends the turn."""
         return DriverOutput(sends=[control.request("holdfast-2", "interrupt")])
 
-    def hear(self, line: bytes) -> DriverOutput:
+    def on_line(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout."""
         if lines.is_blank(line):
             return DriverOutput()
@@ -63,7 +63,7 @@ class ClaudeDriver:
             return self._asked(record)
         out = DriverOutput()
         if kind == "stream_event":
-            self._draft.hear(record)
+            self._partial.on_record(record)
         elif kind == "system":
             self._system(record, out.entries)
         elif kind == "assistant":
@@ -73,24 +73,24 @@ class ClaudeDriver:
         elif kind == "result":
             self._ended(record)
         elif kind == "control_response":
-            self._asks.echoed(record)
+            self._permissions.echoed(record)
         elif kind == "control_cancel_request":
-            out.entries += self._asks.withdrawn(record)
+            out.entries += self._permissions.withdrawn(record)
         elif kind == "rate_limit_event":
             out.entries += stream.rate_limit(record)
         elif kind not in stream.QUIET:
             out.entries.append(lines.unknown(record))
         return out
 
-    def close(self) -> DriverOutput:
+    def on_eof(self) -> DriverOutput:
         """Stdout has ended for good."""
         if self._result is not None and not self._calls.helped:
             self._settle()
-        out = DriverOutput([*self._draft.close()])
+        out = DriverOutput([*self._partial.close()])
         for call, name in self.open_calls.items():
-            out.entries.append(self._summary(call, name, "interrupted", self._asks.left(call), None))
+            out.entries.append(self._summary(call, name, "interrupted", self._permissions.left(call), None))
         self.open_calls.clear()
-        self.asking.clear()
+        self.pending_permissions.clear()
         return out
 
     # --- what it says of itself
@@ -132,7 +132,7 @@ class ClaudeDriver:
 
     def _ended(self, record: dict[str, Any]) -> None:
         self._result = record
-        self._draft.drop()
+        self._partial.drop()
         for name, count in stream.counts(record).items():
             self._usage[name] = self._usage.get(name, 0) + count
         if not self._states and not self._calls.helped:
@@ -156,10 +156,10 @@ class ClaudeDriver:
     # --- what it says and does
 
     def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        self._draft.whole(record)
+        self._partial.whole(record)
         for i, block in enumerate(stream.blocks(record.get("message"))):
             kind = lines.word(block, "type")
-            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            if kind in stream.TOOL_USE_TYPES:
                 self._called(record, block, entries)
             elif isinstance(block.get("tool_use_id"), str):
                 self._returned(record, block, entries)
@@ -188,7 +188,7 @@ class ClaudeDriver:
             elif isinstance(record.get("parent_tool_use_id"), str):
                 pass  # a subagent's prompt, which its call has as input
             elif isinstance(said, str):
-                code = "interrupted" if said.startswith("[Request interrupted") else "told"
+                code = "interrupted" if said.startswith(stream.INTERRUPT_MARK) else "told"
                 origin = self._record_origin(record, i)
                 entries.append(NewEvent("notice", {"text": said, "code": code}, origin=origin))
             else:
@@ -196,12 +196,12 @@ class ClaudeDriver:
 
     def _returned(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
         call = block["tool_use_id"]
-        self._asks.settled(call)
+        self._permissions.settled(call)
         name = self._calls.ended(call, stream.goes_on(record))
         if name is None:
             return
         outcome = "error" if block.get("is_error") else "ok"
-        if outcome == "error" and call not in self._asks.refused and stream.was_stopped(record, block):
+        if outcome == "error" and call not in self._permissions.refused and stream.was_stopped(record, block):
             outcome = "interrupted"
         origin = self._origin(f"result:{call}")
         entries.append(self._summary(call, name, outcome, stream.output(block.get("content")), origin))
@@ -212,7 +212,7 @@ class ClaudeDriver:
             return DriverOutput([lines.unknown(record)])
         if request.get("subtype") != "can_use_tool":
             return DriverOutput([lines.unknown(record)], [control.refusal(id)])
-        return self._asks.asked(record, self._calls.parents.get(lines.word(request, "tool_use_id")))
+        return self._permissions.asked(record, self._calls.parents.get(lines.word(request, "tool_use_id")))
 
     def _summary(self, call: str, name: str, outcome: str, output: str, origin: Origin | None) -> NewEvent:
         body = {"call": call, "name": name, "outcome": outcome, "output": output}

@@ -119,7 +119,6 @@ _UNKNOWN = OpenCall("", None, None)
 
 AGENT = "claude"
 
-_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 _STAMP = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z", re.ASCII
 )
@@ -186,7 +185,7 @@ class ClaudeEventBuilder:
                         continue
                     word = "assistant" if kind == "text" else "thinking"
                     told.append(NewEvent(word, body, at, False, self._origin(record, i)))
-            elif kind in _CALLS:
+            elif kind in stream.TOOL_USE_TYPES:
                 told.append(self._called(record, block, i, parent, at, raw))
             elif type(block.get("tool_use_id")) is str:
                 told.append(self._returned(record, block, i, at))
@@ -257,7 +256,7 @@ class ClaudeEventBuilder:
             elif sub:
                 continue
             elif type(said) is str:
-                code = "interrupted" if said.startswith(records.INTERRUPTED) else "told"
+                code = "interrupted" if said.startswith(stream.INTERRUPT_MARK) else "told"
                 told.append(
                     NewEvent("notice", {"text": said, "code": code}, at, False, self._origin(record, i))
                 )

@@ -19,7 +19,6 @@ from holdfast.transcripts.reader import TranscriptProblem
 OTHER, PROMPT, QUEUED, TEXT, CUT, THINKING, CALL, RESULT, API_ERROR, INTERRUPTED = range(10)
 
 _KINDS = {"text": TEXT, "thinking": THINKING, "redacted_thinking": THINKING}
-_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 MOST = 100  # of a kind of problem that are named
 
 
@@ -127,7 +126,7 @@ def _of_model(facts: ClaudeFacts, record: ClaudeRecord, number: int, offset: int
     for block in blocks(record):
         what: Any = block.get("type")
         call, name = block.get("id"), block.get("name")
-        if what in _CALLS and isinstance(call, str):
+        if what in stream.TOOL_USE_TYPES and isinstance(call, str):
             kind = CALL
             known = facts.calls.setdefault(call, ClaudeToolCall(str(name), number, offset, side))
             known.results += facts.results.pop(call, 0)
@@ -154,9 +153,6 @@ def _result(facts: ClaudeFacts, block: dict[str, Any]) -> None:
 
 # --- Whether a transcript is sound, from its facts: the rules before a resume, and nothing else.
 
-# With these a resume loses nothing and repeats nothing: the model was told of them, or has nothing to know.
-HARMLESS = frozenset({"ended_in_api_error", "interrupted_on_purpose", "unknown_outcome"})
-
 _ANSWERED = frozenset({TEXT})
 _TELLING = frozenset({QUEUED, TEXT, CUT, THINKING, CALL, RESULT, API_ERROR, INTERRUPTED})
 _MODEL = frozenset({TEXT, CUT, THINKING, CALL})
@@ -169,11 +165,6 @@ class ClaudeFindings(NamedTuple):
     dangling: list[str]  # calls
     turns: int
     last_complete: int | None
-
-
-def is_sound(problems: list[TranscriptProblem]) -> bool:
-    """Whether a resume would lose or repeat nothing, as far as the store tells."""
-    return all(problem.code in HARMLESS for problem in problems)
 
 
 def judge(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:

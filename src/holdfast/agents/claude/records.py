@@ -196,7 +196,6 @@ QUIET_SYSTEM = frozenset(
 
 Voice = Literal["prompt", "told", "interrupted", "results"]
 
-INTERRUPTED = "[Request interrupted"
 UNKNOWN = "[Tool call interrupted"  # the result that a resume by 2.1.265 and later gives a call that has none
 
 # How texts begin that no person wrote. A command that is a prompt begins with its message, and one that
@@ -241,7 +240,7 @@ def queued(record: ClaudeRecord) -> tuple[Voice, str] | None:
 
 def _of(content: Any, meta: bool, origin: Any) -> Voice:
     said = first(content)
-    if said.startswith("[Request interrupted"):
+    if said.startswith(stream.INTERRUPT_MARK):
         return "interrupted"
     if meta or said.startswith(MARKS):
         return "told"

@@ -91,11 +91,11 @@ def folders(root: str) -> list[str]:
 def find(root: str, name: str) -> list[SessionRef]:
     """The sessions meant by an id or a path."""
     if os.path.isfile(name):
-        return [place(name)]
+        return [session_ref(name)]
     if os.sep in name or not name or "\0" in name:
         return []
     paths = [os.path.join(folder, name + _SUFFIX) for folder in folders(root)]
-    return [place(path) for path in paths if os.path.isfile(path)]
+    return [session_ref(path) for path in paths if os.path.isfile(path)]
 
 
 def sessions(root: str, cwd: str | None) -> Iterator[SessionRef]:
@@ -106,13 +106,13 @@ def sessions(root: str, cwd: str | None) -> Iterator[SessionRef]:
         chosen = [folder for folder in chosen if os.path.basename(folder) in names] or chosen
     for folder in chosen:
         for path in _transcripts(folder):
-            found = place(path)
+            found = session_ref(path)
             named = found.cwd is None and os.path.basename(folder) in names
             if cwd is None or named or _same_folder(found.cwd, cwd):
                 yield found
 
 
-def place(path: str) -> SessionRef:
+def session_ref(path: str) -> SessionRef:
     """What one transcript is, as far as its beginning and its end tell."""
     path = os.path.abspath(path)
     head, tail = _ends(path)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.acp.content import mended
-from holdfast.agents.driver import Entry, FinalResult
+from holdfast.agents.driver import MAX_BLOCK, Entry, FinalResult
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
+
+TOOL_USE_TYPES = ("tool_use", "server_tool_use", "mcp_tool_use")  # content blocks that are tool calls
+INTERRUPT_MARK = "[Request interrupted"  # how the CLI's text begins when a person interrupts a turn
 
 # Bookkeeping of the CLI that says nothing about the work.
 QUIET = frozenset(
@@ -223,8 +226,9 @@ class PartialBlock:
         """None yet."""
         self._kind = ""
         self._pieces: list[str] = []
+        self._size = 0
 
-    def hear(self, record: dict[str, Any]) -> None:
+    def on_record(self, record: dict[str, Any]) -> None:
         """Take a `stream_event`."""
         event = record.get("event")
         if record.get("parent_tool_use_id") is not None or not isinstance(event, dict):
@@ -241,16 +245,16 @@ class PartialBlock:
 
     def drop(self) -> None:
         """Nothing is being said."""
-        self._kind, self._pieces = "", []
+        self._kind, self._pieces, self._size = "", [], 0
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """Its kind and its text so far."""
         text = mended("".join(self._pieces))
         return (self._kind, text) if text else None
 
     def close(self) -> list[NewEvent]:
         """What was half said when the agent died; its transcript has nothing of it, so it has no origin."""
-        told = self.unfinished()
+        told = self.partial_text()
         self.drop()
         return [] if told is None else [NewEvent(told[0], {"text": told[1], "cut": True})]
 
@@ -260,6 +264,7 @@ class PartialBlock:
         field, kind = _SPOKEN.get(lines.word(piece, "type"), ("", ""))
         said = lines.word(piece, field)
         if said and kind != self._kind:
-            self._kind, self._pieces = kind, []
-        if said:
+            self._kind, self._pieces, self._size = kind, [], 0
+        if said and self._size < MAX_BLOCK:  # its record brings all of it
             self._pieces.append(said)
+            self._size += len(said)

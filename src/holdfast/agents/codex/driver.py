@@ -115,21 +115,21 @@ class CodexDriver:
         self.final: FinalResult | None = None
         self.accepted = False
         self.native_id: str | None = None
-        self.asking: dict[str, PermissionRequest] = {}
+        self.pending_permissions: dict[str, PermissionRequest] = {}
         self.open_calls: dict[str, str] = {}
         self._begun: set[str] = set()
         self._answer: str | None = None
         self._problem: str | None = None  # what an `error` said before `turn.failed`
 
-    def open(self) -> DriverOutput:
-        """Nothing: the prompt is the whole of its stdin."""
+    def start_messages(self) -> DriverOutput:
+        """Nothing: the prompt is all of stdin."""
         return DriverOutput()
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
         """Nothing: it does not ask."""
         return DriverOutput()
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """See `Driver`."""
         return None
 
@@ -137,7 +137,7 @@ class CodexDriver:
         """Only a signal stops it: SIGINT is its clean stop."""
         return None
 
-    def hear(self, line: bytes) -> DriverOutput:
+    def on_line(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout."""
         out = DriverOutput()
         if lines.is_blank(line):
@@ -169,7 +169,7 @@ class CodexDriver:
             out.entries.append(lines.unknown(record))
         return out
 
-    def close(self) -> DriverOutput:
+    def on_eof(self) -> DriverOutput:
         """Stdout has ended for good."""
         out = DriverOutput()
         for call, name in self.open_calls.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -140,7 +141,7 @@ def judge(facts: CodexFacts, native_id: str) -> list[TranscriptProblem]:
     return problems + _last(facts)
 
 
-def is_sound(problems: list[TranscriptProblem]) -> bool:
+def is_sound(problems: Sequence[TranscriptProblem]) -> bool:
     """Whether none of them would make a resume lose or repeat something."""
     return not any(problem.code in _UNSOUND for problem in problems)
 

@@ -68,11 +68,6 @@ _BLOCK = 1 << 16
 _BACK = 1 << 24  # bytes from the end in which the last turn's cwd is looked for
 
 
-def root(env: dict[str, str]) -> str:
-    """Where Codex keeps what it has, for a user with that environment."""
-    return env.get("CODEX_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".codex")
-
-
 def rollouts(folder: str) -> Iterator[str]:
     """All rollouts below an agent's folder, or in a folder that simply holds some."""
     inner = os.path.join(folder, ".codex")
@@ -106,7 +101,7 @@ def told_id(path: str) -> str | None:
     return fold.facts.header_id or fold.facts.thread_id
 
 
-def place(path: str) -> SessionRef:
+def session_ref(path: str) -> SessionRef:
     """What can be told of a rollout without reading all of it."""
     path = os.path.abspath(path)
     fold = _head(path)

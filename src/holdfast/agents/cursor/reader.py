@@ -20,7 +20,13 @@ from holdfast.errors import HoldfastError
 from holdfast.model.event import NewEvent
 from holdfast.process import open_files
 from holdfast.process import table as tree
-from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem
+from holdfast.transcripts.reader import (
+    Inspection,
+    SessionRef,
+    TranscriptProblem,
+    TranscriptReader,
+    is_same_folder,
+)
 
 MOST = 20  # problems of one code that are told
 _CUTS = frozenset({"cancelled", "expired"})  # marks after which a turn's last words are no answer
@@ -145,17 +151,19 @@ Item = NewEvent | TranscriptProblem
 _SDK = (SDK_SQLITE, SDK_JSONL)
 
 
-class CursorReader:
+class CursorReader(TranscriptReader):
     """All that Cursor's SDK, its CLI and its editor keep of their agents."""
 
     agent = "cursor"
     missing = "missing_store"
-    uncopied = "a store of Cursor's holds the key of its conversation, so only transcripts are copied"
+    not_backed_up = "Cursor's stores hold the key of the conversation, so only transcripts are copied"
+    root_variable = "CURSOR_DATA_DIR"
+    root_folder = ".cursor"
 
     def root(self, env: Mapping[str, str]) -> str:
-        """`~/.cursor`, or where its variable says."""
-        told = env.get("CURSOR_DATA_DIR", "").strip()
-        return told or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".cursor")
+        """`CURSOR_DATA_DIR` without white space around it, as Cursor reads it; else `~/.cursor`."""
+        named = env.get(self.root_variable, "").strip()
+        return super().root({**env, self.root_variable: named})
 
     def find(self, root: str, name: str) -> list[SessionRef]:
         """The sessions of that id, or at that path; several only if none is clearly the one that counts.
@@ -167,10 +175,10 @@ class CursorReader:
         if places.is_id(name):
             for spot in places.spots(root):
                 if spot.form in _SDK or _name(spot) == name:
-                    found += [place for place in _places(spot) if place.native_id == name]
+                    found += [ref for ref in _refs_in(spot) if ref.native_id == name]
         if not found and os.path.exists(name):
             for spot in places.spots(name):
-                found += _places(spot)
+                found += _refs_in(spot)
         return _chosen(found)
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
@@ -178,87 +186,82 @@ class CursorReader:
         found: dict[str, list[SessionRef]] = {}
         for spot in places.spots(root):
             if cwd is None or spot.form in (*_SDK, ACP) or _may_be_of(spot, cwd):
-                for place in _places(spot, cwd):
-                    if cwd is None or _same_folder(place.cwd, cwd):
-                        found.setdefault(place.native_id, []).append(place)
+                for ref in _refs_in(spot, cwd):
+                    if cwd is None or is_same_folder(ref.cwd, cwd):
+                        found.setdefault(ref.native_id, []).append(ref)
         for several in found.values():
             yield from _chosen(several)
 
-    def events(self, place: SessionRef) -> Iterator[NewEvent]:
+    def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """The history in its logical order, as the runner would have written it."""
-        for item in _story(place, about=False):
+        for item in _story(ref, about=False):
             if isinstance(item, NewEvent):
                 yield item
 
-    def inspect(self, place: SessionRef) -> Inspection:
+    def inspect(self, ref: SessionRef) -> Inspection:
         """Whether the stored session is sound, from the store alone."""
-        found = judge(_story(place, about=True), has_runs=place.form in _SDK)
-        return Inspection(
-            agent=self.agent,
-            native_id=place.native_id,
-            path=place.path,
-            sound=not found.problems,
-            problems=found.problems,
+        found = judge(_story(ref, about=True), has_runs=ref.form in _SDK)
+        return self.inspection(
+            ref,
+            found.problems,
             dangling=found.dangling,
             turns=found.turns,
             last_complete=found.last_complete,
-            title=place.title,
-            cwd=place.cwd,
         )
 
-    def files(self, place: SessionRef) -> list[str]:
+    def files(self, ref: SessionRef) -> list[str]:
         """The transcript, and no store: each holds a key of its conversation that must not be copied."""
-        return [place.path] if place.form == TRANSCRIPT else []
+        return [ref.path] if ref.form == TRANSCRIPT else []
 
-    def owners(self, root: str, place: SessionRef) -> list[int]:
+    def owners(self, root: str, ref: SessionRef) -> list[int]:
         """The processes that have its database open; a store in JSONL shows none."""
-        if place.form == SDK_SQLITE:
-            return open_files.writers(blobs_path(place.path, place.native_id))
-        return open_files.writers(place.path) if place.form in (ACP, LEGACY) else []
+        if ref.form == SDK_SQLITE:
+            return open_files.writers(blobs_path(ref.path, ref.native_id))
+        return open_files.writers(ref.path) if ref.form in (ACP, LEGACY) else []
 
-    def tools(self, root: str, place: SessionRef) -> list[int]:
+    def tools(self, root: str, ref: SessionRef) -> list[int]:
         """What the processes that have its database open have started, and shells that outlived them."""
         table = tree.table()
-        found = {p.pid for owner in self.owners(root, place) for p in tree.descendants(table, owner)}
-        if place.cwd is not None and (dangling := self.inspect(place).dangling):
-            found.update(left(table, place.cwd), open_files.commands(dangling, place.cwd))
+        found = {p.pid for owner in self.owners(root, ref) for p in tree.descendants(table, owner)}
+        if ref.cwd is not None and (dangling := self.inspect(ref).dangling):
+            found.update(left(table, ref.cwd), open_files.commands(dangling, ref.cwd))
         return sorted(found)
 
 
-def _story(place: SessionRef, about: bool) -> Iterator[Item]:
+def _story(ref: SessionRef, about: bool) -> Iterator[Item]:
     """Everything that a store tells; `about`: also what is wrong besides its events."""
-    if place.form in (ACP, LEGACY):
-        yield from cli_store.story(place.path, place.form, place.native_id)
-    elif place.form == TRANSCRIPT:
-        yield from display_transcript.story(place.path, place.native_id)
-    elif place.form in _SDK:
-        with _sdk_store(place.form, place.path) as store:
-            agents = [agent for agent in store.agents() if agent.id == place.native_id]
+    if ref.form in (ACP, LEGACY):
+        yield from cli_store.story(ref.path, ref.form, ref.native_id)
+    elif ref.form == TRANSCRIPT:
+        yield from display_transcript.story(ref.path, ref.native_id)
+    elif ref.form in _SDK:
+        with _sdk_store(ref.form, ref.path) as store:
+            agents = [agent for agent in store.agents() if agent.id == ref.native_id]
             for agent in agents[:1]:
                 yield from sdk_store.story(store, agent)
                 if about:
                     yield from sdk_store.about(store, agent)
             if not agents:
-                yield TranscriptProblem("missing_store", "the store has no such agent", {"path": place.path})
-                yield from store.rest(place.native_id)
+                yield TranscriptProblem("missing_store", "the store has no such agent", {"path": ref.path})
+                yield from store.rest(ref.native_id)
 
 
 def _sdk_store(form: str, path: str) -> AbstractContextManager[sdk_store.SdkStore]:
     return SdkSqliteStore(path) if form == SDK_SQLITE else SdkJsonlStore(path)
 
 
-def _places(spot: StoreLocation, cwd: str | None = None) -> list[SessionRef]:
+def _refs_in(spot: StoreLocation, cwd: str | None = None) -> list[SessionRef]:
     """The sessions in a store; none if it cannot be read now."""
     try:
         if spot.form in _SDK:
             return list(_agents(spot))
         if spot.form == TRANSCRIPT:
-            return [_place(spot, _name(spot), cwd)]
+            return [_session_ref(spot, _name(spot), cwd)]
         header = cli_store.header(spot.path, spot.form)
         # A store under a name of its own tells its id itself.
         told = _name(spot) if os.path.basename(spot.path) == places.STORE else header.id or _name(spot)
         known = header.cwd or (cwd if spot.form == LEGACY else None)
-        return [_place(spot, told, known, header.name)]
+        return [_session_ref(spot, told, known, header.name)]
     except HoldfastError:
         return []
 
@@ -267,11 +270,13 @@ def _agents(spot: StoreLocation) -> Iterator[SessionRef]:
     with _sdk_store(spot.form, spot.path) as store:
         for agent in store.agents():
             if spot.only in (None, os.path.basename(os.path.dirname(blobs_path(spot.path, agent.id)))):
-                place = _place(spot, agent.id, agent.cwd, agent.name)
-                yield msgspec.structs.replace(place, updated_at=agent.updated or place.updated_at)
+                ref = _session_ref(spot, agent.id, agent.cwd, agent.name)
+                yield msgspec.structs.replace(ref, updated_at=agent.updated or ref.updated_at)
 
 
-def _place(spot: StoreLocation, native_id: str, cwd: str | None, title: str | None = None) -> SessionRef:
+def _session_ref(
+    spot: StoreLocation, native_id: str, cwd: str | None, title: str | None = None
+) -> SessionRef:
     changed = None
     with suppress(OSError):
         changed = timestamps.stamp(os.stat(spot.path).st_mtime)
@@ -299,26 +304,22 @@ def _may_be_of(spot: StoreLocation, cwd: str) -> bool:
     return places.project(spot.path) == places.slug(cwd)
 
 
-def _same_folder(told: str | None, cwd: str) -> bool:
-    return told is not None and os.path.normpath(told) == os.path.normpath(cwd)
-
-
 def _chosen(found: Iterable[SessionRef]) -> list[SessionRef]:
     """The candidates that are left where one plainly stands for another, best first."""
     rest = list(found)
-    stores = {place.native_id for place in rest if place.form != TRANSCRIPT}
-    rest = [place for place in rest if place.form != TRANSCRIPT or place.native_id not in stores]
-    for acp in [place for place in rest if place.form == ACP]:
+    stores = {ref.native_id for ref in rest if ref.form != TRANSCRIPT}
+    rest = [ref for ref in rest if ref.form != TRANSCRIPT or ref.native_id not in stores]
+    for acp in [ref for ref in rest if ref.form == ACP]:
         turns = cli_store.header(acp.path, ACP).turns
         rest = [p for p in rest if not (_is_older(p, acp) and _begins(turns, p))]
-    return sorted(rest, key=lambda place: (place.native_id, _RANK.index(place.form), place.path))
+    return sorted(rest, key=lambda ref: (ref.native_id, _RANK.index(ref.form), ref.path))
 
 
 _RANK = (SDK_SQLITE, SDK_JSONL, ACP, LEGACY, TRANSCRIPT)
 
 
-def _is_older(place: SessionRef, acp: SessionRef) -> bool:
-    return place.form == LEGACY and place.native_id == acp.native_id
+def _is_older(ref: SessionRef, acp: SessionRef) -> bool:
+    return ref.form == LEGACY and ref.native_id == acp.native_id
 
 
 def _begins(turns: tuple[str, ...], legacy: SessionRef) -> bool:

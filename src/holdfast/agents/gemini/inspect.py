@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -111,7 +112,7 @@ def judge(
     return problems + _last(log) + _dangers(log, around)
 
 
-def is_sound(problems: list[TranscriptProblem]) -> bool:
+def is_sound(problems: Sequence[TranscriptProblem]) -> bool:
     """Whether none of them would make a resume lose or repeat something."""
     return not any(problem.code in _UNSOUND for problem in problems)
 

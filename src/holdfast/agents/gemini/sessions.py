@@ -97,7 +97,7 @@ def opened(path: str) -> Iterator[Iterator[jsonl.JsonlLine]]:
         yield jsonl.read(file, STARTS, accepts=is_record)
 
 
-def place(path: str) -> SessionRef:
+def session_ref(path: str) -> SessionRef:
     """What can be told of a session without reading all of it."""
     path = os.path.abspath(path)
     log = head(path)

@@ -12,7 +12,7 @@ from holdfast.agents.kimi.sessions import CLI, KimiSessionFiles
 from holdfast.model.event import NewEvent
 from holdfast.process import open_files
 from holdfast.transcripts import jsonl
-from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem, TranscriptReader
 
 _TEXTS = {
     "torn_tail": "the last line is cut off",
@@ -62,11 +62,10 @@ TITLE = "kimi-code"  # what Kimi Code 2.1 shows of itself in the process table
 _Fold: TypeAlias = kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages
 
 
-class KimiReader:
+class KimiReader(TranscriptReader):
     """Kimi Code's sessions, and those of kimi-cli; `form` tells which."""
 
     agent = places.AGENT
-    missing = "no_transcript"
 
     def root(self, env: Mapping[str, str]) -> str:
         """Kimi Code's folder; kimi-cli's is looked for beside it."""
@@ -75,23 +74,25 @@ class KimiReader:
     def find(self, root: str, name: str) -> list[SessionRef]:
         """The session with that id, or at that path; or all in that home, or of that cwd."""
         if not os.path.exists(name):
-            return [places.place(f, home) for home in places.homes(root) for f in places.by_id(home, name)]
+            return [
+                places.session_ref(f, home) for home in places.homes(root) for f in places.by_id(home, name)
+            ]
         path = os.path.abspath(name)
         if (found := places.session_at(path)) is not None:
-            return [places.place(found)]
+            return [places.session_ref(found)]
         if homes := places.homes(path):
-            return [places.place(found, home) for home in homes for found in places.sessions(home)]
+            return [places.session_ref(found, home) for home in homes for found in places.sessions(home)]
         return list(self.sessions(root, path))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one cwd."""
         for home in places.homes(root):
             for found in places.sessions(home, cwd):
-                yield places.place(found, home)
+                yield places.session_ref(found, home)
 
-    def events(self, place: SessionRef) -> Iterator[NewEvent]:
+    def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """What happened, in its order; a subagent's own records are not part of it."""
-        path, fold = _fold(place)
+        path, fold = _fold(ref)
         try:
             for line in jsonl.lines(path, _starts(fold)):
                 yield from fold.take(line)
@@ -100,9 +101,9 @@ class KimiReader:
             yield NewEvent("notice", body)
         yield from fold.end()
 
-    def inspect(self, place: SessionRef) -> Inspection:
+    def inspect(self, ref: SessionRef) -> Inspection:
         """Whether it could go on as it is."""
-        path, fold = _fold(place)
+        path, fold = _fold(ref)
         problems: list[TranscriptProblem] = []
         try:
             for line in jsonl.lines(path, _starts(fold)):
@@ -111,48 +112,37 @@ class KimiReader:
             problems.append(_missing(problem))
         fold.end()
         if not problems:
-            problems = judge(fold, _context(place, fold), _stated(place), place.native_id)
+            problems = judge(fold, _context(ref, fold), _stated(ref), ref.native_id)
         turns = fold.story.turns
-        return Inspection(
-            agent=self.agent,
-            native_id=place.native_id,
-            path=place.path,
-            sound=not problems,
-            problems=problems,
+        return self.inspection(
+            ref,
+            problems,
             dangling=turns.dangling,
             turns=turns.count,
             last_complete=turns.last_complete,
-            title=place.title,
-            cwd=place.cwd,
         )
 
-    def files(self, place: SessionRef) -> list[str]:
+    def files(self, ref: SessionRef) -> list[str]:
         """All in the session's folder."""
-        found = places.session_at(place.path)
+        found = places.session_at(ref.path)
         return places.files(found) if found is not None else []
 
-    def owners(self, root: str, place: SessionRef) -> list[int]:
+    def owners(self, root: str, ref: SessionRef) -> list[int]:
         """Neither product has a lock: those who were started for this session, or have its file open.
 
         Kimi Code hides its command line behind a title: one that works in the session's folder may have it.
         """
-        named = open_files.named("kimi", place.native_id)
-        return sorted({*named, *open_files.writers(place.path), *open_files.titled(TITLE, place.cwd)})
-
-    def tools(self, root: str, place: SessionRef) -> list[int]:
-        """Commands of calls that have no result, still running in the session's folder."""
-        return open_files.commands(self.inspect(place).dangling, place.cwd)
+        named = open_files.named("kimi", ref.native_id)
+        return sorted({*named, *open_files.writers(ref.path), *open_files.titled(TITLE, ref.cwd)})
 
 
-def _fold(place: SessionRef) -> tuple[str, _Fold]:
-    found = places.session_at(place.path) or KimiSessionFiles(
-        folder=os.path.dirname(place.path), form=place.form
-    )
-    if place.form != CLI:
-        return place.path, kimi_code.KimiCodeWire(place.native_id)
+def _fold(ref: SessionRef) -> tuple[str, _Fold]:
+    found = places.session_at(ref.path) or KimiSessionFiles(folder=os.path.dirname(ref.path), form=ref.form)
+    if ref.form != CLI:
+        return ref.path, kimi_code.KimiCodeWire(ref.native_id)
     if found.wire is not None:
-        return found.wire, kimi_cli.KimiCliWire(place.native_id)
-    return found.context or place.path, kimi_cli.KimiCliMessages(place.native_id)
+        return found.wire, kimi_cli.KimiCliWire(ref.native_id)
+    return found.context or ref.path, kimi_cli.KimiCliMessages(ref.native_id)
 
 
 def _starts(fold: _Fold) -> tuple[bytes, ...]:
@@ -161,12 +151,12 @@ def _starts(fold: _Fold) -> tuple[bytes, ...]:
     return kimi_cli.WIRE_STARTS if isinstance(fold, kimi_cli.KimiCliWire) else kimi_cli.CONTEXT_STARTS
 
 
-def _context(place: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
+def _context(ref: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
     """What the model will be given, of a session that has it in a file beside what happened."""
-    found = places.session_at(place.path)
+    found = places.session_at(ref.path)
     if not isinstance(fold, kimi_cli.KimiCliWire) or found is None or found.context is None:
         return None
-    messages = kimi_cli.KimiCliMessages(place.native_id)
+    messages = kimi_cli.KimiCliMessages(ref.native_id)
     try:
         for line in jsonl.lines(found.context, kimi_cli.CONTEXT_STARTS):
             messages.take(line)
@@ -175,9 +165,9 @@ def _context(place: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
     return messages
 
 
-def _stated(place: SessionRef) -> str | None:
+def _stated(ref: SessionRef) -> str | None:
     """The id that the session's folder has, if it says one: it must be the one in its state."""
-    found = places.session_at(place.path)
+    found = places.session_at(ref.path)
     name = os.path.basename(found.folder) if found is not None else ""
     return name if name.startswith("session_") else None
 

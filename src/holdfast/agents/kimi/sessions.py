@@ -97,7 +97,7 @@ def by_id(home: str, id: str) -> Iterator[KimiSessionFiles]:
                 yield found
 
 
-def place(found: KimiSessionFiles, home: str | None = None) -> SessionRef:
+def session_ref(found: KimiSessionFiles, home: str | None = None) -> SessionRef:
     """A session as it is named outside."""
     state = read_state(os.path.join(found.folder, "state.json"))
     path = found.wire or found.context or found.folder

@@ -10,7 +10,14 @@ from holdfast.agents.opencode.events import OpenCodeConversation
 from holdfast.errors import StoreBusy
 from holdfast.model.event import NewEvent
 from holdfast.process import open_files
-from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem
+from holdfast.transcripts.reader import (
+    Inspection,
+    SessionRef,
+    TranscriptProblem,
+    TranscriptReader,
+    home_folder,
+    is_same_folder,
+)
 from holdfast.transcripts.row_backups import SessionRows, SessionTable
 from holdfast.transcripts.sqlite_snapshot import SnapshotCache, SqliteSnapshot, quick_check
 
@@ -19,8 +26,8 @@ NAME = "opencode.db"
 
 def root(env: Mapping[str, str]) -> str:
     """As OpenCode 1.18 finds it: `OPENCODE_DB`, absolute or in its data folder; else that folder."""
-    home = env.get("HOME") or os.path.expanduser("~")
-    data = os.path.join(env.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share"), "opencode")
+    data = env.get("XDG_DATA_HOME") or os.path.join(home_folder(env), ".local", "share")
+    data = os.path.join(data, "opencode")
     named = env.get("OPENCODE_DB")
     return os.path.join(data, named) if named and named != ":memory:" else data
 
@@ -42,13 +49,6 @@ def databases(root: str) -> list[str]:
         if found:
             return [os.path.join(folder, name) for name in found]
     return []
-
-
-def is_same(one: str, other: str) -> bool:
-    """Whether two paths name one folder."""
-    return os.path.normpath(one) == os.path.normpath(other) or os.path.realpath(one) == os.path.realpath(
-        other
-    )
 
 
 # --- What of OpenCode's database belongs to a session: it and its subagents' sessions, never a secret.
@@ -80,11 +80,10 @@ TABLES = (
 CHECKED = 512 * 1024 * 1024  # bytes up to which a database is checked page by page
 
 
-class OpenCodeReader:
+class OpenCodeReader(TranscriptReader):
     """The sessions in OpenCode's database."""
 
     agent = "opencode"
-    missing = "no_transcript"
 
     def __init__(self) -> None:
         self._kept = SnapshotCache()
@@ -99,84 +98,76 @@ class OpenCodeReader:
         In a database that cannot be read any id may be: that is for `inspect` to say.
         """
         if not os.path.exists(name):
-            return [place for path in databases(root) for place in self._one(path, name)]
+            return [ref for path in databases(root) for ref in self._one(path, name)]
         if found := databases(name):
-            return [place for path in found for place in self._in(path, unreadable=True)]
+            return [ref for path in found for ref in self._in(path, unreadable=True)]
         return list(self.sessions(root, name))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions but those of subagents, or those of one cwd."""
         for path in databases(root):
-            for place in self._in(path):
-                if cwd is None or (place.cwd is not None and is_same(place.cwd, cwd)):
-                    yield place
+            for ref in self._in(path):
+                if cwd is None or is_same_folder(ref.cwd, cwd):
+                    yield ref
 
-    def events(self, place: SessionRef) -> Iterator[NewEvent]:
+    def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """What its messages tell, in their order; the sessions of its subagents are not part of it."""
-        fold = OpenCodeConversation(self.agent, OpenCodeSession(id=place.native_id))
+        fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         try:
-            copy = self._kept.copy(place.path)
+            copy = self._kept.copy(ref.path)
             with OpenCodeDatabase(copy.path) as store:
                 fold = OpenCodeConversation(
-                    self.agent, store.session(place.native_id) or OpenCodeSession(id=place.native_id)
+                    self.agent, store.session(ref.native_id) or OpenCodeSession(id=ref.native_id)
                 )
-                for message in store.messages(place.native_id):
+                for message in store.messages(ref.native_id):
                     yield from fold.take(message, store.parts(message.id) if message.id else ())
         except (*DAMAGE, OSError, UnknownOpenCodeSchema, StoreBusy) as problem:
-            body = {"text": _words(problem), "code": _problem(problem).code, "path": place.path}
+            body = {"text": _words(problem), "code": _problem(problem).code, "path": ref.path}
             yield NewEvent("notice", body)
         yield from fold.end()
 
-    def inspect(self, place: SessionRef) -> Inspection:
+    def inspect(self, ref: SessionRef) -> Inspection:
         """Whether OpenCode could go on with it as it is."""
-        fold = OpenCodeConversation(self.agent, OpenCodeSession(id=place.native_id))
+        fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         problems: list[TranscriptProblem] = []
         found: OpenCodeSession | None = None
         try:
-            copy = self._kept.copy(place.path)
+            copy = self._kept.copy(ref.path)
             with OpenCodeDatabase(copy.path) as store:
-                found = store.session(place.native_id)
-                fold = OpenCodeConversation(self.agent, found or OpenCodeSession(id=place.native_id))
-                for message in store.messages(place.native_id):
+                found = store.session(ref.native_id)
+                fold = OpenCodeConversation(self.agent, found or OpenCodeSession(id=ref.native_id))
+                for message in store.messages(ref.native_id):
                     for _ in fold.take(message, store.parts(message.id) if message.id else ()):
                         pass
                 fold.end()
                 problems = _judge(fold, found, store, _check(copy, store))
         except (*DAMAGE, OSError, UnknownOpenCodeSchema, StoreBusy) as problem:
             problems = [_problem(problem)]
-        return Inspection(
-            agent=self.agent,
-            native_id=place.native_id,
-            path=place.path,
-            sound=not problems,
-            problems=problems,
+        return self.inspection(
+            ref,
+            problems,
             dangling=fold.turns.dangling,
             turns=fold.turns.count,
             last_complete=fold.turns.last_complete,
-            title=found.title if found else place.title,
-            cwd=found.directory if found else place.cwd,
+            title=found.title if found else None,
+            cwd=found.directory if found else None,
         )
 
-    def files(self, place: SessionRef) -> list[str]:
+    def files(self, ref: SessionRef) -> list[str]:
         """None: the database holds all sessions of all projects, and secrets."""
         return []
 
-    def database(self, place: SessionRef) -> str | None:
+    def database(self, ref: SessionRef) -> str | None:
         """The one it was found in."""
-        return place.path
+        return ref.path
 
-    def share(self, database: str, native_id: str) -> SessionRows:
-        """Its rows and those of its subagents."""
+    def session_rows(self, database: str, native_id: str) -> SessionRows:
+        """The session's rows and those of its subagents."""
         return SessionRows(database, native_id, TABLES, MINE, self._kept)
 
-    def owners(self, root: str, place: SessionRef) -> list[int]:
+    def owners(self, root: str, ref: SessionRef) -> list[int]:
         """OpenCode has no lock; those who were started for this session."""
-        return open_files.named("opencode", place.native_id)
-
-    def tools(self, root: str, place: SessionRef) -> list[int]:
-        """Commands of calls that have no result, still running in the session's folder."""
-        seen = self.inspect(place)
-        return open_files.commands(seen.dangling, seen.cwd)
+        return open_files.named("opencode", ref.native_id)
 
     def _one(self, path: str, id: str) -> Iterator[SessionRef]:
         try:
@@ -188,7 +179,7 @@ class OpenCodeReader:
             return
         else:
             if found is not None:
-                yield self._place(path, found)
+                yield self._session_ref(path, found)
 
     def _in(self, path: str, unreadable: bool = False) -> Iterator[SessionRef]:
         try:
@@ -200,9 +191,9 @@ class OpenCodeReader:
             return
         except (OSError, StoreBusy):
             return
-        yield from (self._place(path, session) for session in found if session.parent is None)
+        yield from (self._session_ref(path, session) for session in found if session.parent is None)
 
-    def _place(self, path: str, found: OpenCodeSession) -> SessionRef:
+    def _session_ref(self, path: str, found: OpenCodeSession) -> SessionRef:
         return SessionRef(
             agent=self.agent,
             native_id=found.id,

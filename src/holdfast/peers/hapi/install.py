@@ -200,7 +200,7 @@ class HapiInstall:
         """Who has the database open: that is the hub."""
         return open_files.database_open_in(self.path)
 
-    def look(self, progress: Progress | None = None) -> Diagnosis:
+    def diagnose(self, progress: Progress | None = None) -> Diagnosis:
         """All sessions, from one consistent state; one that cannot be read does not stop the rest."""
         looking = HapiScan(self.path, NativeStores(self._env), self._chosen, progress)
         try:

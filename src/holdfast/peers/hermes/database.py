@@ -73,7 +73,7 @@ class HermesSessionRow(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     values: dict[str, Any]  # the columns that this version has
 
-    def word(self, name: str) -> str | None:
+    def text(self, name: str) -> str | None:
         """One of its texts."""
         return values.text(self.values.get(name)) or None
 
@@ -135,7 +135,7 @@ class HermesDatabase:
             "cast(id as blob) = ?", native_id.encode("utf-8", "replace")
         )
 
-    def places(self, native_id: str) -> list[int]:
+    def row_ids(self, native_id: str) -> list[int]:
         """The rows of a session's messages in the order they were added; times go back, ids do not."""
         for way in ("", " not indexed"):
             sql = f"select rowid from messages{way} where session_id = ? order by rowid"
@@ -151,7 +151,7 @@ class HermesDatabase:
             return _message(dict(zip(self._names, map(_plain, row), strict=True)), place)
         return None
 
-    def said(self, native_id: str) -> list[tuple[Any, Any]] | None:
+    def role_and_content(self, native_id: str) -> list[tuple[Any, Any]] | None:
         """Role and content of all its messages, quickly; None if some were taken back or cannot be read."""
         active = _quoted("active") if "active" in self._messages else "1"
         sql = f"select cast(role as blob), cast(content as blob), {active} from messages where session_id = ?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.peers.hermes import transcript, values
+from holdfast.peers.hermes import values, worktree
 from holdfast.peers.hermes.database import HermesSessionRow
 from holdfast.peers.hermes.messages import STRUCTURED, HermesMessage, strip_wrappers
 
@@ -98,11 +98,11 @@ def head(native_id: str, header: HermesSessionRow | None, entry: dict[str, Any])
     made: dict[str, Any] = {"session_id": native_id}
     if header is not None:
         told = header.values
-        title, folder, model = header.word("title"), transcript.folder_of_row(header), header.word("model")
+        title, folder, model = header.text("title"), worktree.folder_of_row(header), header.text("model")
         made |= {"title": title} if title else {}
         made |= {"workspace": folder, "created_workspace": folder} if folder else {}
         made |= {"model": model} if model else {}
-        made |= transcript.worktree_fields(header)
+        made |= worktree.worktree_fields(header)
         if (started := values.seconds(told.get("started_at"))) is not None:
             made["created_at"] = started
         for name in _COUNTED:
@@ -112,9 +112,9 @@ def head(native_id: str, header: HermesSessionRow | None, entry: dict[str, Any])
         made |= {"estimated_cost": cost} if cost is not None else {}
         made |= {"archived": True} if told.get("archived") else {}
         made |= {"pinned": True} if told.get("pinned") else {}
-        made |= {"profile": profile} if (profile := header.word("profile_name")) else {}
-        made |= {"parent_session_id": parent} if (parent := header.word("parent_session_id")) else {}
-        made |= _source(header.word("source") or "webui")
+        made |= {"profile": profile} if (profile := header.text("profile_name")) else {}
+        made |= {"parent_session_id": parent} if (parent := header.text("parent_session_id")) else {}
+        made |= _source(header.text("source") or "webui")
     for name in LISTED:
         if entry.get(name) not in (None, "") and name not in made:
             made[name] = entry[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.peers.hermes import inspect, journal, values
-from holdfast.peers.hermes.conversation import NEAR_S
+from holdfast.peers.hermes.conversation import CLOCK_S
 from holdfast.peers.hermes.messages import read_message
 from holdfast.peers.hermes.session_state import SessionState
 from holdfast.peers.hermes.sidecar import NO_PENDING_TURN, SidecarDraft
@@ -18,7 +18,7 @@ INTERRUPTED = (
 
 def recover(chart: SessionState, body: SidecarDraft) -> None:
     """Every turn that began long enough ago; what is pending no more is cleared."""
-    for turn, said in chart.turns():
+    for turn, said in chart.open_turns:
         if not inspect.is_fresh(turn, chart.now):
             _recover(body, turn, said, chart.facts.runs.get(turn.stream), turn is chart.facts.pending)
     if chart.facts.pending is not None:
@@ -117,7 +117,7 @@ def _marker(at: float) -> dict[str, Any]:
 def _place(body: SidecarDraft, began: float) -> int:
     """Before the first message that was said later."""
     for place, told in enumerate(body.messages):
-        if isinstance(told, dict) and _time(told) > began + NEAR_S:
+        if isinstance(told, dict) and _time(told) > began + CLOCK_S:
             return place
     return len(body.messages)
 

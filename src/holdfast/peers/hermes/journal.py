@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from holdfast.peers.hermes import values
-from holdfast.peers.hermes import values as files
 from holdfast.peers.hermes.messages import HermesToolCall, arguments, content_text
 
 LONGEST_LINE = 64 * 1024 * 1024
@@ -139,7 +138,7 @@ def read_lines(path: str) -> Iterator[dict[str, Any] | None]:
     takes for ends of lines too.
     """
     try:
-        with files.open_file(path) as file:
+        with values.open_file(path) as file:
             while line := file.readline(LONGEST_LINE):
                 if line.strip(b" \t\r\n"):
                     yield _record(line)

@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from holdfast.model.event import NewEvent
 from holdfast.peers.hermes import database as shares
-from holdfast.peers.hermes import facts as found_facts
 from holdfast.peers.hermes import inspect as judge
-from holdfast.peers.hermes import journal, sidecar, transcript, values
-from holdfast.peers.hermes import transcript as worktree
+from holdfast.peers.hermes import journal, sidecar, transcript, values, worktree
 from holdfast.peers.hermes.conversation import HermesConversation, MessageRows
 from holdfast.peers.hermes.database import HermesDatabase, HermesDatabaseCache, HermesSessionRow
 from holdfast.peers.hermes.events import AGENT, HermesEventBuilder
-from holdfast.peers.hermes.facts import HermesFacts, read_facts
+from holdfast.peers.hermes.facts import HermesFacts, deleted_ids, read_facts
 from holdfast.peers.hermes.layout import HermesLayout, session_id
-from holdfast.process import identity, open_files
-from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem
+from holdfast.process import identity
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem, TranscriptReader
 from holdfast.transcripts.row_backups import SessionRows
 
 
-class HermesReader:
+class HermesReader(TranscriptReader):
     """`state.db` of hermes-agent and the sidecars of hermes-webui."""
 
     agent = AGENT
-    missing = "no_transcript"
+    harmless = judge.HARMLESS
+    root_variable = "HERMES_HOME"
+    root_folder = ".hermes"
 
     def __init__(self) -> None:
         self._databases = HermesDatabaseCache()
-
-    def root(self, env: Mapping[str, str]) -> str:
-        """`$HERMES_HOME`, else `~/.hermes`."""
-        return env.get("HERMES_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".hermes")
 
     def find(self, root: str, name: str) -> list[SessionRef]:
         """The sessions meant by an id, a sidecar, a backup or a database."""
@@ -62,13 +58,13 @@ class HermesReader:
         """All sessions that nobody deleted."""
         layout = HermesLayout(root)
         seen: set[str] = set()
-        deleted = found_facts.deleted_ids(layout)
+        deleted = deleted_ids(layout)
         names = set(layout.names())
         for path in layout.databases():
             with self._databases.reading(path) as (db, _):
                 for header in db.headers() if db is not None and db.readable else ():
                     gone = header.id in deleted and f"{header.id}.json" not in names
-                    if header.id in seen or (gone and header.word("source") in (None, "webui")):
+                    if header.id in seen or (gone and header.text("source") in (None, "webui")):
                         continue
                     seen.add(header.id)
                     place = _place(layout, header.id, header, path)
@@ -98,8 +94,8 @@ class HermesReader:
             story = HermesConversation(facts, rows)
             telling, tally = HermesEventBuilder(place.native_id, story.results), judge.TurnProgress()
             for event in _events(story, telling):
-                tally.take(event)
-            tally.end()
+                tally.on_event(event)
+            tally.finish()
             facts.damage += db.damage if db is not None else []
             turns = [turn for turn, _ in story.open_turns(telling.prompts)]
             problems = judge.problems(story, telling, tally, turns, time.time())
@@ -108,17 +104,12 @@ class HermesReader:
                 *problems,
                 TranscriptProblem("no_transcript", "there is no such session", {"path": place.path}),
             ]
-        return Inspection(
-            agent=AGENT,
-            native_id=place.native_id,
-            path=place.path,
-            sound=judge.is_sound(problems),
-            problems=problems,
+        return self.inspection(
+            place,
+            problems,
             dangling=telling.dangling,
             turns=tally.turns,
             last_complete=tally.complete,
-            title=place.title,
-            cwd=place.cwd,
         )
 
     def files(self, place: SessionRef) -> list[str]:
@@ -137,7 +128,7 @@ class HermesReader:
                     return path
         return None
 
-    def share(self, database: str, native_id: str) -> SessionRows:
+    def session_rows(self, database: str, native_id: str) -> SessionRows:
         """Its rows."""
         return SessionRows(database, native_id, shares.TABLES, shares.MINE, self._databases.kept(database))
 
@@ -154,11 +145,6 @@ class HermesReader:
                 for holder in db.locks(place.native_id) if db is not None else ():
                     pids |= _pid(holder.partition(":")[0])
         return sorted(pid for pid in pids if identity.started(pid) is not None)
-
-    def tools(self, root: str, place: SessionRef) -> list[int]:
-        """Commands of calls that have no result, still running in the session's folder."""
-        seen = self.inspect(place)
-        return open_files.commands(seen.dangling, seen.cwd)
 
     @contextmanager
     def _told(
@@ -180,10 +166,10 @@ class HermesReader:
                 unknown = unknown or (db is not None and not db.readable and not db.damage)
             facts = read_facts(layout, place.native_id, found)
             facts.damage, facts.unknown_schema = damage, unknown and found is None
-            facts.consulted = found is not None or (asked > 0 and not damage and not unknown)
+            facts.database_answered = found is not None or (asked > 0 and not damage and not unknown)
             rows: MessageRows | None = found
             told = transcript.find(layout, place.native_id, facts.live)
-            if told is not None and (found is None or not found.places(place.native_id)):
+            if told is not None and (found is None or not found.row_ids(place.native_id)):
                 facts.transcript, rows = told.path, told
             yield facts, found, rows
 
@@ -207,10 +193,10 @@ def _events(story: HermesConversation, telling: HermesEventBuilder) -> Iterator[
         else:
             yield from telling.message(message)
             told += 1
-    if facts.why_shorter and len(facts.backup.messages) > len(facts.live.messages):
-        key = "clear_generation" if facts.why_shorter == "clear" else "intentional_shrink_generation"
+    if facts.shrink_reason and len(facts.backup.messages) > len(facts.live.messages):
+        key = "clear_generation" if facts.shrink_reason == "clear" else "intentional_shrink_generation"
         count = len(facts.backup.messages) - len(facts.live.messages)
-        yield telling.shortened(facts.why_shorter, values.identifier(facts.live.head.get(key)), count)
+        yield telling.shortened(facts.shrink_reason, values.identifier(facts.live.head.get(key)), count)
     if facts.live.gaps:
         text = "parts of this session's file could not be read"
         yield NewEvent("notice", {"text": text, "code": "torn_live", "bytes": facts.live.size})
@@ -229,7 +215,7 @@ def _place(
     file = next((one for one in (path, f"{path}.bak") if one and os.path.isfile(one)), None)
     side = sidecar.load(file) if file else None
     head = side.head if side is not None else {}
-    title = (header.word("title") if header else None) or values.text(head.get("title")) or None
+    title = (header.text("title") if header else None) or values.text(head.get("title")) or None
     workspace = values.text(head.get("worktree_path")) or values.text(head.get("workspace"))
     cwd = (worktree.folder_of_row(header) if header else None) or workspace or None
     moment = values.seconds(head.get("updated_at"))

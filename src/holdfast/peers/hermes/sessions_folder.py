@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, BinaryIO
 
 from holdfast.peers.hermes import sidecar, values
-from holdfast.peers.hermes import values as files
 from holdfast.peers.hermes.layout import DELETED, INDEX, RUNS, TURNS, HermesLayout, is_temp_file, session_id
 from holdfast.peers.hermes.sidecar import SidecarState
 from holdfast.transcripts.reader import TranscriptProblem
@@ -107,7 +106,7 @@ _scan = json.JSONDecoder().raw_decode
 def entries(layout: HermesLayout) -> Iterator[Any]:
     """What it lists, one by one; ValueError where it cannot be read, OSError if it is no file for us."""
     assert layout.folder is not None
-    with files.open_file(os.path.join(layout.folder, INDEX)) as file:
+    with values.open_file(os.path.join(layout.folder, INDEX)) as file:
         yield from _items(_JsonStream(file))
 
 

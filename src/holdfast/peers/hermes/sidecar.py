@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.peers.hermes import values
-from holdfast.peers.hermes.messages import content_text
+from holdfast.peers.hermes.messages import HermesMessage, content_text
 
 SidecarState = Literal["whole", "torn", "empty", "foreign", "malformed", "absent", "unreadable"]
 
@@ -33,6 +33,7 @@ class Sidecar(msgspec.Struct, kw_only=True):
     size: int = 0
     surrogates: bool = False  # a text in it is no Unicode: the web UI can never save it again
     gaps: int = 0  # places where something could not be read
+    parsed: dict[str, list[HermesMessage]] = {}  # its messages by source, once they are read
 
     @property
     def usable(self) -> bool:

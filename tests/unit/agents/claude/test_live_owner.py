@@ -61,11 +61,11 @@ def live(folder: str, id: str, prompt: str, resume: bool) -> list[NewEvent]:
         permissions="allow",
     )
     driver = ClaudeDriver(job)
-    driver.open()
+    driver.start_messages()
     heard: list[NewEvent] = []
     for line in stream(folder):
-        heard += [entry for entry in driver.hear(line).entries if isinstance(entry, NewEvent)]
-    return [*heard, *(entry for entry in driver.close().entries if isinstance(entry, NewEvent))]
+        heard += [entry for entry in driver.on_line(line).entries if isinstance(entry, NewEvent)]
+    return [*heard, *(entry for entry in driver.on_eof().entries if isinstance(entry, NewEvent))]
 
 
 def stream(folder: str) -> list[bytes]:

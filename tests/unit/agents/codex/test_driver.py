@@ -152,8 +152,8 @@ def test_hearing_again_gives_the_same(name: str) -> None:
     driver = CodexDriver(recording.job)
     entries: list[Entry] = []
     for line in recording.lines:
-        entries += driver.hear(line).entries
-    assert entries + driver.close().entries == Replay(recording).entries
+        entries += driver.on_line(line).entries
+    assert entries + driver.on_eof().entries == Replay(recording).entries
 
 
 # --- lines that no recording has
@@ -175,7 +175,7 @@ def _job(permissions: Policy = "allow", resume: bool = False, **more: Any) -> Ag
 
 
 def _item(driver: CodexDriver, item: dict[str, Any], kind: str = "item.completed") -> list[NewEvent]:
-    entries = driver.hear(json.dumps({"type": kind, "item": item}).encode()).entries
+    entries = driver.on_line(json.dumps({"type": kind, "item": item}).encode()).entries
     return [entry for entry in entries if isinstance(entry, NewEvent)]
 
 
@@ -237,8 +237,8 @@ def test_thoughts_plans_and_warnings() -> None:
 
 def test_a_failed_turn_says_why() -> None:
     driver = CodexDriver(_job())
-    driver.hear(b'{"type":"error","message":"first"}')
-    driver.hear(b'{"type":"turn.failed"}')
+    driver.on_line(b'{"type":"error","message":"first"}')
+    driver.on_line(b'{"type":"turn.failed"}')
     assert driver.final is not None and not driver.final.ok and driver.final.reason == "first"
 
 
@@ -247,7 +247,7 @@ def test_a_failed_turn_says_why() -> None:
     [b"x", b"\xff", b'{"type":"new"}', b'{"type":"item.completed"}', b'{"type":"item.started","item":{}}'],
 )
 def test_an_odd_line_is_a_notice(line: bytes) -> None:
-    (entry,) = CodexDriver(_job()).hear(line).entries
+    (entry,) = CodexDriver(_job()).on_line(line).entries
     assert isinstance(entry, NewEvent) and entry.kind == "notice"
 
 

@@ -104,10 +104,10 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
         build(path, sessions)
         home, patient = Home(str(Path(made) / "home")), HapiInstall(str(path), {"HOME": made})
         bytes_before, (before, kept) = files(folder), read(path)
-        found = patient.look()
+        found = patient.diagnose()
         json.dumps(found.as_json())
         assert files(folder) == bytes_before
-        assert found.fingerprint == patient.look().fingerprint
+        assert found.fingerprint == patient.diagnose().fingerprint
         if not found.steps:
             assert not found.plan
             return
@@ -124,7 +124,7 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
             changed = {key for key in new if key not in old or new[key] != old[key]}
             assert old.keys() <= new.keys() and changed <= {*TOKENS, "flavor", "path", "host"}
             assert all(not isinstance(old.get(key), str) or not old[key] for key in changed)
-        assert not patient.look().plan
+        assert not patient.diagnose().plan
         operation.undo(home, patient, receipt)
         assert files(folder) == bytes_before
 
@@ -159,7 +159,7 @@ def test_a_damaged_file_is_told_of_and_left_alone(hits: list[tuple[int, bytes]])
             data[at : at + len(put)] = put
         path.write_bytes(data)
         before = files(Path(made))
-        found = HapiInstall(str(path), {"HOME": made}).look()
+        found = HapiInstall(str(path), {"HOME": made}).diagnose()
         json.dumps(found.as_json())
         assert files(Path(made)) == before
         if any(finding.code.startswith("database_") for finding in found.findings):
