@@ -157,7 +157,7 @@ def test_a_login_expires(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     made = logins.create("x", "h", keyed=False)
     assert logins.login_of(made.cookie, None) is not None
     now = time.time()
-    monkeypatch.setattr(module.time, "time", lambda: now + module.LIFETIME_S + 1)
+    monkeypatch.setattr(time, "time", lambda: now + module.LIFETIME_S + 1)
     assert logins.login_of(made.cookie, None) is None and logins.all() == []
     logins.create("y", "h", keyed=False)
     assert len(os.listdir(os.path.join(home.path, "logins"))) == 1  # what has expired is swept
@@ -196,7 +196,7 @@ def test_a_code_is_good_for_once_and_not_for_long(home: Home, monkeypatch: pytes
     assert logins.use_code(code) and not logins.use_code(code) and not logins.use_code("")
     late = logins.new_code()
     now = time.monotonic()
-    monkeypatch.setattr(module.time, "monotonic", lambda: now + module.CODE_S + 1)
+    monkeypatch.setattr(time, "monotonic", lambda: now + module.CODE_S + 1)
     assert not logins.use_code(late)
 
 
