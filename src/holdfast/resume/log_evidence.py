@@ -17,6 +17,7 @@ from holdfast.transcripts.dedupe import KnownEvents, Wording
 # The codes of notices that a verdict rests on.
 ATTEMPT, RESUMED, OTHER = "resume_attempt", "resumed", "other_conversation"
 TRUSTED, OVERRULED = "trusted", "overruled"
+NOT_LAUNCHED = "not_launched"  # a task went back to the queue before an agent was started
 
 ELSEWHERE = ("import", "store")  # where a token was seen that no task of ours has brought
 _SHOWN = ("user", "tool_progress", "tool_summary")
@@ -95,6 +96,8 @@ class _Fold:
             self._trying, self.failures = None, []
             if event.task == self._overruled:
                 self.shown = []  # what it had forgotten by then was known, and accepted
+        elif code == NOT_LAUNCHED and event.task == self._trying:
+            self._trying = None  # no agent was asked
         elif code == OTHER and event.task == self._trying:
             self._failed("the agent began another conversation instead")
         elif code == TRUSTED:

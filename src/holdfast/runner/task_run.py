@@ -25,6 +25,7 @@ from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
 from holdfast.model.task import ENDED, Task
 from holdfast.model.token import current
+from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import finish as unseen
 from holdfast.runner import launch as beginning
 from holdfast.runner import launch as launching
@@ -130,8 +131,12 @@ STDERR_LIMIT = 8 * 1024 * 1024
 class TaskRun:
     """Drives one task that this process owns."""
 
-    def __init__(self, context: Context, watchman: Watchman, task: Task, session: Session):
+    def __init__(
+        self, context: Context, watchman: Watchman, task: Task, session: Session, *, judged: bool = False
+    ):
+        """`judged`: the session is as it was when it was found that the task may start."""
         self.task = task
+        self._judged = judged
         self.found = asyncio.Event()  # set once it is known whether the agent runs
         self._context = context
         self._watchman = watchman
@@ -198,8 +203,9 @@ class TaskRun:
             if by := (await self._requests()).cancels:
                 await self._context.store.commit(refusal(self.task, "cancelled", f"by {by[0]}", [], {}))
                 return False
-            self.found.set()  # no agent of it runs, however long it has to wait
-            if not await beginning.may_begin(self._context, self.task, self._session):
+            self.found.set()  # no agent of it runs
+            if not self._judged and not await beginning.may_start(self._context, self.task, self._session):
+                await self.give_back("it must be judged again")
                 return False
             await self._launch()
         except (errors.StaleGeneration, *PASSING):
@@ -208,6 +214,13 @@ class TaskRun:
             await self._refuse(problem)
             return False
         return True
+
+    async def give_back(self, why: str, code: str = NOT_LAUNCHED) -> None:
+        """Put a task that no agent was launched for back into the queue."""
+        text = f"{why}; no agent was started, and it is queued again"
+        entries: list[Entry] = [NewEvent("notice", {"text": text, "code": code})]
+        entries.append(SetStatus(status="queued", reason=why))
+        await self._context.store.commit(_commit(self.task, entries))
 
     async def _take_up(self) -> bool:
         """Whether to read a spool that others began to read; False if it was set aside.
