@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from holdfast import durable_io, errors, timestamps
-from holdfast.agents import driver as drivers
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
 from holdfast.git import worktree as folder
@@ -334,9 +333,8 @@ class TaskRun:
     async def _ready(self, job: AgentJob, listens: bool, first: list[Entry] | None = None) -> None:
         """All that drives the process; `first` is committed before anything is sent."""
         self._agent = self._context.registry.get(job.agent)
-        assert self._agent.driver is not None
         self._job = job
-        self._driver: Driver = drivers.make(self._agent.driver, job)
+        self._driver: Driver = self._context.registry.make_driver(job)
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
         self._journal = Journal(
