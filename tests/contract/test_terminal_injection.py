@@ -112,9 +112,9 @@ async def test_no_command_prints_what_a_terminal_would_obey(terminal: Terminal) 
                 for more in ([], ["--json"]) if NAME not in words else ([],):
                     # before the words: some end with `--`
                     said[command, *words, *more] = printed(terminal, command, *more, *words)
-        for words, text in said.items():
-            assert not OBEYED.search(text), (words, text)
-            assert "Traceback" not in text, (words, text)
+        for walked, text in said.items():
+            assert not OBEYED.search(text), (walked, text)
+            assert "Traceback" not in text, (walked, text)
         assert "more" in said["log", "k"] and "\\u009b" in said["log", "k", "--json"]
         event = json.loads(said["log", "k", "--json"].splitlines()[2])
         assert event["body"]["text"] == EVIL  # escaped, not changed
