@@ -16,6 +16,10 @@ from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
 from holdfast.transcripts.jsonl import notice_event
 
+# Characters of one text event. A longer block becomes several events that are marked as parts of it, so
+# that no message, however long, has to fit into memory.
+MAX_BLOCK = 256 * 1024
+
 Policy = Literal["ask", "allow", "deny"]
 Decision = Literal["allow", "deny"]
 Entry = Union[NewEvent, SeeToken]
@@ -98,26 +102,6 @@ class Driver(Protocol):
     def on_eof(self) -> DriverOutput:
         """Stdout has ended for good: what was half said, and a summary for each call without an end."""
         ...
-
-
-# --- The driver that an agent's entry names.
-
-
-def make(kind: str, job: AgentJob) -> Driver:
-    """A driver of that kind for one process."""
-    if kind == "claude":
-        from holdfast.agents.claude.driver import ClaudeDriver
-
-        return ClaudeDriver(job)
-    if kind == "codex":
-        from holdfast.agents.codex.driver import CodexDriver
-
-        return CodexDriver(job)
-    if kind == "acp":
-        from holdfast.agents.acp.driver import AcpDriver
-
-        return AcpDriver(job)
-    raise AssertionError(kind)
 
 
 def other_conversation(asked: str, got: str) -> NewEvent:

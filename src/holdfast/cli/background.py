@@ -82,7 +82,7 @@ def _is_left_alone(turn: dict[str, Any]) -> bool:
 
     from holdfast.process.identity import is_alive
 
-    owner = turn["options"].get("worker") if turn["status"] == "queued" else turn["owner"]
+    owner = turn["options"].get("worker") if turn["status"] in ("queued", "waiting") else turn["owner"]
     if not isinstance(owner, dict):
         return turn["host"] in (None, socket.gethostname())
     return owner["host"] == socket.gethostname() and not is_alive(

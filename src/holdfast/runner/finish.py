@@ -157,7 +157,9 @@ def _is_interrupted(event: NewEvent) -> bool:
 
 # --- The end of a task whose agent is gone: what it left, its status and its outcome, in one commit.
 
+GIVEN_BACK = "given_back"  # a launch whose agent never took the prompt
 REASON = 1000  # characters of an agent's words in a task's reason; all of them are in its error
+ANSWER_KEPT = 100_000  # characters of the last answer in the outcome
 STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
 
 
@@ -191,7 +193,8 @@ class Settling:
         decided = ending(facts)
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
-            await self._journal.commit([_notice("given_back", text), _become(decided)], last=True)
+            given_back = _notice(GIVEN_BACK, text, generation=self._task.generation)
+            await self._journal.commit([given_back, _become(decided)], last=True)
             return
         entries = [*told.entries]
         if told.took_prompt and not seen:
@@ -216,7 +219,10 @@ class Settling:
             outcome["resumed"] = driver.native_id == self._job.native_id
         if facts.final is not None:
             outcome["usage"] = facts.final.usage
-            outcome["answer"] = facts.final.answer
+            answer = facts.final.answer
+            outcome["answer"] = answer if answer is None else answer[:ANSWER_KEPT]
+            if answer is not None and len(answer) > ANSWER_KEPT:
+                outcome["answer_cut"] = True  # all of it is in the log
         if self._journal.links:
             outcome["links"] = self._journal.links
         if survivors:

@@ -108,6 +108,7 @@ def _shape(host: str, path: list[str]) -> tuple[Forge, list[str], str, str] | No
 log = logging.getLogger(__name__)
 
 RETRY_S = (0.1, 0.5, 2.0)  # between tries of a store that does not take a commit just now
+MAX_LINKS = 1000  # pull requests that one task is noted for
 MANY = 1000  # entries of one commit; an agent may print a million lines that are not JSON
 
 # The store will take it later; until then the spool keeps everything.
@@ -241,6 +242,7 @@ class Journal:
                 took = max(0, round((timestamps.parse(event.at) - timestamps.parse(begun)) * 1000))
                 event = msgspec.structs.replace(event, body={**event.body, "duration_ms": took})
         new = [link for link in found(event) if link.url not in self.links]
+        new = new[: MAX_LINKS - len(self.links)]
         self.links += [link.url for link in new]
         return [
             event,

@@ -29,7 +29,7 @@ if [ -n "$_hf_script" ] && [ -p stdin ]; then
   exec 7>&-
 else
   # An agent that does not listen reads what was sent before it started, which ends like any file.
-  if [ -s sent ]; then exec 8<sent; else exec 8</dev/null; fi
+  if [ -z "$_hf_script" ] && [ -s sent ]; then exec 8<sent; else exec 8</dev/null; fi
 fi
 
 # In the foreground: what a shell without job control puts in the background ignores SIGINT.

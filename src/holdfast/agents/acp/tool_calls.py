@@ -14,6 +14,8 @@ from holdfast.model.json_codec import decode
 
 _OUTCOMES = {"completed": "ok", "failed": "error"}
 UNKNOWN = ("interrupted", "The agent ended without telling how this call ended; it may have run.")
+MAX_PRINTED = 4 * 1024 * 1024  # characters of one call
+_PRINTED_MORE = "\n[more was printed than is kept]"
 _KEPT = ("kind", "title", "content", "rawInput", "rawOutput")
 
 
@@ -26,6 +28,7 @@ class AcpToolCall(msgspec.Struct):
     streamed: dict[str, Any] | None = None  # the input, where it came as content
     diffs: list[dict[str, Any]] = []  # the last that were shown, maybe only with the permission request
     printed: list[str] = []  # by a terminal of the agent's own
+    printed_size: int = 0
     begun: bool = False
     ended: bool = False
 
@@ -47,7 +50,7 @@ class AcpToolCall(msgspec.Struct):
         """Keep what an update tells."""
         before = self.told.get("rawInput")
         self.told.update({key: update[key] for key in _KEPT if update.get(key) is not None})
-        self.printed.append(content.printed(update))
+        self._print(content.printed(update))
         self.diffs = content.diffs(update.get("content")) or self.diffs
         raw = self.told.get("rawInput")
         if isinstance(before, dict) and isinstance(raw, dict):
@@ -56,6 +59,17 @@ class AcpToolCall(msgspec.Struct):
         if not raw and update.get("status") == "in_progress":
             # Kimi asks for a permission before it gives the input in any other way.
             self.streamed = _object(content.shown(update.get("content"))) or self.streamed
+
+    def _print(self, text: str) -> None:
+        """Keep what a terminal printed, up to a limit."""
+        room = MAX_PRINTED - self.printed_size
+        if text and room > 0:
+            self.printed.append(text if len(text) <= room else text[:room] + _PRINTED_MORE)
+            self.printed_size += len(text)
+
+    def release(self) -> None:
+        """Forget what only a call without an end needs; a long task has thousands of calls."""
+        self.name, self.told, self.streamed, self.diffs, self.printed = self.label, {}, None, [], []
 
 
 class AcpToolCalls:
@@ -121,6 +135,7 @@ class AcpToolCalls:
         body: dict[str, Any] = {"call": call.id, "name": call.label, "outcome": outcome, "output": output}
         if call.diffs:
             body["diff"] = call.diffs
+        call.release()
         # An end that the agent did not tell has no origin: what its store may tell is another record.
         return NewEvent("tool_summary", body, origin=self._origins.of("result", call.id) if known else None)
 

@@ -7,7 +7,8 @@ from typing import Any
 from holdfast.agents.acp import content
 from holdfast.agents.acp.content import AcpOrigins
 from holdfast.agents.acp.tool_calls import AcpToolCalls
-from holdfast.model.event import NewEvent
+from holdfast.agents.driver import MAX_BLOCK
+from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts.jsonl import notice_event as notice
 
 _SPOKEN = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
@@ -46,6 +47,8 @@ class AcpUpdates:
         self._kind: str | None = None  # of the block that is being said
         self._message: str | None = None
         self._pieces: list[str] = []
+        self._size = 0  # characters of them
+        self._part = 0  # parts of this block that are in the log already
         self._blocks: dict[str, int] = {}  # message: how many blocks of it are in the log
         self._said = 0
         self._plan: str | None = None
@@ -69,20 +72,47 @@ class AcpUpdates:
         return [] if kind in _QUIET else [*self.flush(), _unknown(update)]
 
     def flush(self) -> list[NewEvent]:
-        """The block that was being said, whole."""
-        kind, text = self._kind, content.mended("".join(self._pieces))
-        message, self._kind, self._message, self._pieces = self._message, None, None, []
-        if kind is None or not text:
+        """The block that was being said, or the last part of it."""
+        text = content.mended("".join(self._pieces))
+        events = [self._said_event(text, more=False)] if self._kind is not None and text else []
+        self._kind, self._message, self._pieces, self._size, self._part = None, None, [], 0, 0
+        return events
+
+    def _full_parts(self) -> list[NewEvent]:
+        """The parts that a block too long for one event has by now; its rest stays here."""
+        if self._size <= MAX_BLOCK:
             return []
+        text, events = content.mended("".join(self._pieces)), []
+        while len(text) > MAX_BLOCK:
+            # Not between the halves of a character.
+            cut = MAX_BLOCK - ("\ud800" <= text[MAX_BLOCK - 1] <= "\udbff")
+            self._part += 1
+            events.append(self._said_event(text[:cut], more=True))
+            text = text[cut:]
+        self._pieces, self._size = [text], len(text)
+        return events
+
+    def _said_event(self, text: str, more: bool) -> NewEvent:
+        assert self._kind is not None
         self.did_anything = True
-        if kind == "assistant":
-            self.answer, self.spoke = text, True
-        if message is None:
+        body: dict[str, Any] = {"text": text}
+        if more:
+            body.update(part=self._part, more=True)
+        elif self._part:
+            body["part"] = self._part + 1
+        if self._kind == "assistant":
+            self.spoke = True
+            if body.get("part", 1) == 1:
+                self.answer = text
+        return NewEvent(self._kind, body, origin=self._next_origin())
+
+    def _next_origin(self) -> Origin | None:
+        if self._message is None:
             self._said += 1
-            return [NewEvent(kind, {"text": text}, origin=self._origins.here("said", str(self._said)))]
-        part = self._blocks.get(message, 0)
-        self._blocks[message] = part + 1
-        return [NewEvent(kind, {"text": text}, origin=self._origins.of("message", message, part))]
+            return self._origins.here("said", str(self._said))
+        number = self._blocks.get(self._message, 0)
+        self._blocks[self._message] = number + 1
+        return self._origins.of("message", self._message, number)
 
     def partial_text(self) -> tuple[str, str] | None:
         """The block that is being said, so far."""
@@ -101,8 +131,10 @@ class AcpUpdates:
         message = told if isinstance(told, str) and told else None
         events = self.flush() if (kind, message) != (self._kind, self._message) else []
         self._kind, self._message = kind, message
-        self._pieces.append(content.block_text(update.get("content")))
-        return events
+        piece = content.block_text(update.get("content"))
+        self._pieces.append(piece)
+        self._size += len(piece)
+        return [*events, *self._full_parts()]
 
     def _new_plan(self, update: dict[str, Any]) -> list[NewEvent]:
         inner = update.get("plan")

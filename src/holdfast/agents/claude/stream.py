@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.acp.content import mended
-from holdfast.agents.driver import Entry, FinalResult
+from holdfast.agents.driver import MAX_BLOCK, Entry, FinalResult
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
 
@@ -226,6 +226,7 @@ class PartialBlock:
         """None yet."""
         self._kind = ""
         self._pieces: list[str] = []
+        self._size = 0
 
     def on_record(self, record: dict[str, Any]) -> None:
         """Take a `stream_event`."""
@@ -244,7 +245,7 @@ class PartialBlock:
 
     def drop(self) -> None:
         """Nothing is being said."""
-        self._kind, self._pieces = "", []
+        self._kind, self._pieces, self._size = "", [], 0
 
     def partial_text(self) -> tuple[str, str] | None:
         """Its kind and its text so far."""
@@ -263,6 +264,7 @@ class PartialBlock:
         field, kind = _SPOKEN.get(lines.word(piece, "type"), ("", ""))
         said = lines.word(piece, field)
         if said and kind != self._kind:
-            self._kind, self._pieces = kind, []
-        if said:
+            self._kind, self._pieces, self._size = kind, [], 0
+        if said and self._size < MAX_BLOCK:  # its record brings all of it
             self._pieces.append(said)
+            self._size += len(said)

@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from holdfast.agents.acp import tool_calls, updates
 from holdfast.agents.acp.content import (
     AcpOrigins,
     block_text,
@@ -698,3 +701,44 @@ def test_a_line_that_is_no_json_is_a_notice() -> None:
     assert [(e.kind, e.body["code"]) for e in out.entries if isinstance(e, NewEvent)] == [
         ("notice", "not_json")
     ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.text(alphabet="ab\ud83d\ude00é", max_size=40), min_size=1, max_size=12), st.booleans())
+def test_a_long_block_comes_in_marked_parts(chunks: list[str], thought: bool) -> None:
+    """Whatever the chunks, the parts are the block; a character is not cut in two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(updates, "MAX_BLOCK", 10)
+        talk = Talk().begin()
+        for chunk in chunks:
+            talk.say(chunk, "agent_thought_chunk" if thought else "agent_message_chunk")
+        talk.receive(id=2, result={"stopReason": "end_turn"})
+    kind = "thinking" if thought else "assistant"
+    parts = [body for told, body in talk.events if told == kind]
+    whole = mended("".join(chunks))
+    assert mended("".join(body["text"] for body in parts)) == whole
+    assert all(1 <= len(body["text"]) <= 10 for body in parts)
+    if len(whole) <= 10:
+        assert all("part" not in body for body in parts)
+    elif len(parts) > 1:
+        assert [body["part"] for body in parts] == list(range(1, len(parts) + 1))
+        assert [body.get("more", False) for body in parts] == [True] * (len(parts) - 1) + [False]
+    assert len(set(talk.origins)) == len(talk.origins)
+    if parts and not thought:
+        assert talk.driver.final is not None and talk.driver.final.answer == parts[0]["text"]
+
+
+def test_what_a_terminal_printed_is_kept_up_to_a_limit_and_an_ended_call_keeps_nothing() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tool_calls, "MAX_PRINTED", 10)
+        talk = Talk().begin()
+        talk.update("tool_call", toolCallId="c", title="sh", status="in_progress", kind="execute")
+        for _ in range(5):
+            meta = {"terminal_output_delta": {"data": "abcd"}}
+            talk.update("tool_call_update", toolCallId="c", _meta=meta)
+        call = talk.driver._updates.calls.get("c")
+        assert call is not None and len("".join(call.printed)) < 60
+        talk.update("tool_call_update", toolCallId="c", status="completed")
+    (output,) = [body["output"] for kind, body in talk.events if kind == "tool_summary"]
+    assert output == "abcdabcdab\n[more was printed than is kept]"
+    assert not call.printed and not call.told and call.label == "execute"
