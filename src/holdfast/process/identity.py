@@ -67,19 +67,32 @@ def me() -> Owner:
 
 
 def owner_alive(owner: Owner) -> bool | None:
-    """Whether an owner still runs; None for one on another host: unknown is not dead."""
+    """Whether an owner still runs; None for one on another host, or hidden by /proc: unknown is not dead."""
     if owner.host != socket.gethostname():
         return None
-    return is_alive(owner.pid, owner.started, owner.boot)
+    if is_alive(owner.pid, owner.started, owner.boot):
+        return True
+    return None if owner.boot == boot_id() and is_hidden(owner.pid) else False
 
 
 def stat_of(pid: int) -> Stat | None:
-    """What /proc says of a process; None if it has none of that pid."""
+    """What /proc says of a process; None if it has none of that pid, or hides another user's (hidepid)."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return read_stat(file.read(4096))
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
+
+
+def is_hidden(pid: int) -> bool:
+    """Whether there is a process of another user of which /proc tells us nothing: it may be anyone."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return stat_of(pid) is None
+    except (ProcessLookupError, OverflowError):
+        return False
+    return HAS_PROC and stat_of(pid) is None and os.path.exists(f"/proc/{pid}")
 
 
 def read_stat(line: bytes) -> Stat | None:
