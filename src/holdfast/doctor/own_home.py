@@ -22,7 +22,7 @@ from holdfast.recovery import database
 from holdfast.recovery import findings as finding
 from holdfast.recovery.examine import Looked, examine
 from holdfast.recovery.findings import Done, Signature, signature
-from holdfast.recovery.heal import FILES_ONLY, host_of, look, mend, open_healed
+from holdfast.recovery.heal import FILES_ONLY, look, mend, open_healed, owned_by
 from holdfast.store.location import Location
 from holdfast.store.store import BaseStore
 
@@ -73,7 +73,7 @@ async def _look(home: Home, location: Location) -> list[finding.Finding]:
         from holdfast.store.postgres.readonly import ask_once
 
         looked: Looked = await ask_once(
-            location.address, lambda sql: examine(sql, home, host_of(location), True)
+            location.address, lambda sql: examine(sql, home, owned_by(home, location), True)
         )
         return looked.findings
     damage = database.examine(location.address, home, deep=True)

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import fcntl
 import os
-import socket
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -89,7 +88,7 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                 path = place_of(name)
                 bar = Bar("importing", 0)
                 async for session, came in adopt_install(
-                    context.store, path, host=socket.gethostname(), protocol=protocol
+                    context.store, path, host=context.node.id, protocol=protocol
                 ):
                     bar.at(0, session)
                     if isinstance(came, Adopted):
@@ -170,8 +169,7 @@ async def _adopt(context: Context, reader: Reader, places: list[Place]) -> list[
     def protocol(place: Place) -> str | None:
         return context.registry.get(place.agent).protocol_of(place.form)
 
-    host = socket.gethostname()
-    came = await adopt_all(context.store, reader, places, host=host, protocol=protocol)
+    came = await adopt_all(context.store, reader, places, host=context.node.id, protocol=protocol)
     return [_told(place, one) for place, one in zip(places, came, strict=True)]
 
 

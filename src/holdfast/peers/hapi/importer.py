@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
@@ -165,7 +166,7 @@ async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, pro
         agent=agent if agent in FLAVORS else AGENT,
         key=key_of(row.id),
         cwd=metadata.string("path"),
-        host=metadata.string("host") or host,
+        host=_node(metadata.string("host"), host),
         title=_title(metadata) or row.tag,
         worktree=_worktree(metadata, row),
         metadata={"imported_from": path, "hapi_session": row.id},
@@ -173,6 +174,11 @@ async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, pro
     # The key is in the first commit: after a crash the part that is here is found by it, and completed.
     count = await _put(store, Commit(session, [created, *tokens]), events, row, path)
     return Adopted(session, True, count)
+
+
+def _node(recorded: str | None, here: str) -> str:
+    """Where a session is: hapi records hostnames, and this machine's is this node."""
+    return here if recorded is None or recorded == socket.gethostname() else recorded
 
 
 async def _known(store: Store, row: Row, tokens: list[SeeToken]) -> str | None:
