@@ -20,6 +20,7 @@ from holdfast.model.task import ENDED, Task
 from holdfast.process import identity
 from holdfast.runner import dispatch, service, worker
 from holdfast.runner.dispatch import Wish
+from holdfast.spool.task_dir import Spool
 from holdfast.store.store import BaseStore
 from tests.crash import children, run_support
 from tests.crash.run_support import Running, with_store
@@ -92,7 +93,7 @@ class Run(Running):
     def __init__(self, home: Home, *steps: dict[str, Any], host: str, lease_s: float = 60.0):
         self.home = home
         self.id = queue(home, *steps).id
-        self.spool = run_support.Spool(home.task(self.id))
+        self.spool = Spool(home.task(self.id))
         self.worker = run_support.worker(home, named(host, lease_s))
 
     def agent_lives(self) -> bool:
