@@ -5,17 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.runner import control
 from holdfast.runner.task_run import STDERR_LIMIT
+from holdfast.spool import archive
 from holdfast.spool.task_dir import Spool
 from tests.crash import run_support
 from tests.crash.run_support import Running
@@ -23,7 +25,7 @@ from tests.crash.support import TORTURE
 from tests.support import log_oracle as oracle
 from tests.support import odd_agent
 
-MEGABYTES = 200 if TORTURE else 40
+MEGABYTES = 300 if TORTURE else 60
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def odd(home: Home, way: str, **options: Any) -> Running:
 def told(running: Running) -> list[Event]:
     """The log, which must be what the spool tells."""
     events = running.log()
-    registry = Registry.from_config({"odd": {"command": ["x"]}})
+    registry = AgentRegistry.from_config({"odd": {"command": ["x"]}})
     assert oracle.logged(events, running.id) == oracle.spooled(running.home, running.id, registry, events)
     return events
 
@@ -139,3 +141,36 @@ def test_it_gives_a_reason_that_no_header_can_hold(home: Home) -> None:
     assert task.status == "failed" and str(task.reason).startswith("no such ? thing")
     assert len(str(task.reason)) <= 1000
     assert len(bodies(told(running), "error")[0]) > 100_000
+
+
+def test_a_message_longer_than_memory_is_recorded_in_parts(home: Home) -> None:
+    """It never kills the hub, neither as it comes nor when its spool is read again from the first byte."""
+
+    peak = os.path.join(home.path, "peak")
+
+    def measure() -> None:
+        compress = archive.compress
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+        def told(spool: Spool) -> None:
+            with open(peak, "w") as file:
+                file.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+            compress(spool)
+
+        vars(archive).update(compress=told)
+
+    running = odd(home, "stream", prepare=measure)
+    running.until(lambda: running.task().spool > MEGABYTES << 19)
+    running.worker.kill()
+    running.worker = run_support.worker(home, measure)
+    task = running.ended()
+    assert task.status == "succeeded", task.reason
+    parts = [event.body for event in running.log() if event.kind == "assistant"]
+    assert sum(len(body["text"]) for body in parts) == MEGABYTES << 20
+    assert [body["part"] for body in parts] == list(range(1, len(parts) + 1))
+    assert all(body.get("more") for body in parts[:-1]) and "more" not in parts[-1]
+    assert task.outcome is not None
+    assert task.outcome["answer_cut"] and len(task.outcome["answer"]) == 100_000
+    assert not [event for event in running.log() if event.kind == "error"]
+    with open(peak) as file:
+        assert int(file.read()) < 60 * 1024, "kilobytes, whatever the length of the message"

@@ -40,7 +40,7 @@ NAME = st.sampled_from("ab")
 PICK = st.integers(0, 9)
 ENDS = ["succeeded", "failed", "cancelled", "interrupted", "unreachable", "running", "queued"]
 FOLLOWS = {  # the oracle's own words for what may follow what
-    "queued": {"cancelled"},
+    "queued": {"cancelled", "failed"},
     "running": {"succeeded", "failed", "cancelled", "interrupted", "unreachable", "queued"},
     "unreachable": {"succeeded", "failed", "cancelled", "interrupted", "running"},
 }

@@ -78,6 +78,7 @@ def test_a_recorded_token_is_resumed_and_the_old_one_stays(terminal: Terminal) -
         (("k", "record"), 2, "which token"),
         (("k", "record", ""), 2, "which token"),
         (("k", "record", "x", "--protocol", "telepathy"), 2, "acp"),
+        (("k", "record", "../../etc/passwd"), 2, "not a conversation id"),
         (("k", "record", "x", "--reason", "r"), 2, "--reason"),
         (("k", "revoke"), 2, "--reason"),
         (("k", "revoke", "--reason", " "), 2, "--reason"),

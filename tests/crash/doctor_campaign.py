@@ -20,9 +20,9 @@ import apsw
 
 from holdfast import errors
 from holdfast.doctor import operation
-from holdfast.doctor.files import mark
-from holdfast.doctor.plan import Diagnosis, FileStep, Finding, Patient, Progress
-from holdfast.doctor.receipts import Case, Receipt, cases
+from holdfast.doctor.files import digest_file
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, FileStep, Progress, RepairTarget
+from holdfast.doctor.receipts import OperationDir, Receipt, all_operations
 from holdfast.home import Home
 from holdfast.peers.hapi.install import HapiInstall
 from holdfast.peers.hermes.install import HermesInstall
@@ -53,15 +53,17 @@ class Folder:
     def running(self) -> list[str]:
         return []
 
-    def look(self, progress: Progress | None = None) -> Diagnosis:
+    def diagnose(self, progress: Progress | None = None) -> Diagnosis:
         steps, findings = [], []
         for number in range(3):
             for name, want in (("replace", b"new" * 2000), ("make", b"made"), ("remove", None)):
                 path = os.path.join(self.path, f"{name}-{number}")
-                before = mark(path)
+                before = digest_file(path)
                 if (None if before is None else before.size) == (None if want is None else len(want)):
                     continue
-                found = Finding(code=name, subject=f"{name}-{number}", text="it is not so", action="do it")
+                found = DoctorFinding(
+                    code=name, subject=f"{name}-{number}", text="it is not so", action="do it"
+                )
                 content: Callable[[], bytes] | None = None if want is None else (lambda data=want: data)
                 findings.append(found)
                 steps.append(FileStep(path=path, before=before, content=content, findings=(found.id,)))
@@ -123,7 +125,7 @@ class Patientry:
         self.home = Home(str(folder / "home"))
         self.scratch = folder / "scratch"
 
-    def begin(self) -> Patient:
+    def begin(self) -> RepairTarget:
         for path in (self.folder, Path(self.home.path)):
             shutil.rmtree(path, ignore_errors=True)
         self.folder.mkdir()
@@ -178,7 +180,7 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
     """Kill an apply, look at what is there, finish it; kill an undo, finish it."""
     patient = patients.begin()
     before, old = files(patients.folder), patients.state()
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     killed_at(chance.randint(1, lengths.apply), lambda: operation.apply(patients.home, patient, plan))
     now = patients.state()
     receipt = _receipt(patients.home)
@@ -186,7 +188,7 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
         receipt = operation.apply(patients.home, patient, plan)
     new = patients.state()
     assert receipt.fingerprint == plan and not receipt.problems
-    assert not patient.look().plan
+    assert not patient.diagnose().plan
     if patients.kind in PLAIN:
         for name in set(old) | set(now) | set(new):
             assert now.get(name) in (old.get(name), new.get(name)) or ".holdfast-" in name, name
@@ -199,14 +201,14 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
     now = patients.state()
     if patients.kind not in PLAIN:
         assert now in (old, new)
-    if not Case(patients.home, receipt.id).undone():
+    if not OperationDir(patients.home, receipt.id).undone():
         operation.undo(patients.home, patient, receipt)
     assert files(patients.folder) == before
-    assert patient.look().fingerprint == plan
+    assert patient.diagnose().fingerprint == plan
 
 
 def _receipt(home: Home) -> Receipt | None:
-    found = [receipt for case in cases(home) if (receipt := case.receipt()) is not None]
+    found = [receipt for case in all_operations(home) if (receipt := case.receipt()) is not None]
     return found[0] if found else None
 
 
@@ -215,7 +217,7 @@ def lengths_of(patients: Patientry) -> Lengths:
     undone = []
     for only in ("", RESTORING):
         patient = patients.begin()
-        plan = patient.look().fingerprint
+        plan = patient.diagnose().fingerprint
         apply = lines_of(partial(operation.apply, patients.home, patient, plan))
         receipt = _receipt(patients.home)
         assert receipt is not None

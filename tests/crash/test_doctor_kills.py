@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.doctor import operation
-from holdfast.doctor.receipts import cases
+from holdfast.doctor.receipts import all_operations
 from holdfast.home import Home
 from holdfast.peers.hapi.install import HapiInstall
 from tests.crash.children import environment
@@ -36,9 +36,9 @@ def test_kills_leave_the_old_or_the_new_state_and_a_way_on(tmp_path: Path) -> No
 def test_of_two_doctors_one_waits_outside_whichever_home_it_has(tmp_path: Path) -> None:
     patients = Patientry(tmp_path, "rows")
     patient = patients.begin()
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     before = files(patients.folder)
-    with operation.alone(patients.home, patient.path):
+    with operation.exclusive(patients.home, patient.path):
         for home in (patients.home, Home(str(tmp_path / "another home"))):
             with pytest.raises(errors.StoreBusy, match="another doctor"):
                 operation.apply(home, patient, plan)
@@ -66,18 +66,18 @@ def at_once(words: list[str], tmp_path: Path) -> None:
 def test_two_doctors_at_once_do_it_once(tmp_path: Path) -> None:
     patients = Patientry(tmp_path, "rows")
     patient = patients.begin()
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     words = [sys.executable, "-m", "holdfast", "doctor", "hapi", str(patients.folder), "--apply", plan]
     at_once(words, tmp_path)
     before = rows(patients.folder / "hapi.db", tmp_path / "scratch")
-    assert not patient.look().plan
+    assert not patient.diagnose().plan
     assert rows(patients.folder / "hapi.db", tmp_path / "scratch") == before
 
 
 def test_the_command_is_killed_at_any_time_and_given_again(tmp_path: Path) -> None:
     patients = Patientry(tmp_path, "hot")
     patient = patients.begin()
-    old, plan = patients.state(), patient.look().fingerprint
+    old, plan = patients.state(), patient.diagnose().fingerprint
     env = {**environment(), "HOLDFAST_HOME": patients.home.path, "HOME": str(patients.folder)}
     words = [sys.executable, "-m", "holdfast", "doctor", "hapi", str(patients.folder), "--apply", plan]
     began = time.monotonic()
@@ -91,20 +91,20 @@ def test_the_command_is_killed_at_any_time_and_given_again(tmp_path: Path) -> No
                 command.wait(random.uniform(takes * 0.3, takes * 1.1))
             command.kill()
         assert patients.state() in (old, new)
-        made = [receipt for case in cases(patients.home) if (receipt := case.receipt()) is not None]
+        made = [receipt for case in all_operations(patients.home) if (receipt := case.receipt()) is not None]
         receipt = made[0] if made else operation.apply(patients.home, patient, plan)
-        assert patients.state() == new and not patient.look().plan
+        assert patients.state() == new and not patient.diagnose().plan
         operation.undo(patients.home, patient, receipt)
         assert files(patients.folder) == before
 
 
 def test_two_doctors_of_hermes_at_once_do_it_once(tmp_path: Path) -> None:
     patient = sick_hermes(tmp_path / "hermes")
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     words = [sys.executable, "-m", "holdfast", "doctor", "hermes", patient.path, "--apply", plan]
     at_once(words, tmp_path)
-    assert not patient.look().plan
-    receipts = [c.receipt() for n in range(3) for c in cases(Home(str(tmp_path / f"home-{n}")))]
+    assert not patient.diagnose().plan
+    receipts = [c.receipt() for n in range(3) for c in all_operations(Home(str(tmp_path / f"home-{n}")))]
     (receipt,) = [receipt for receipt in receipts if receipt is not None]
     assert not receipt.problems
 
@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_the_patient_as_it_was(
     if hot:
         leave_in_wal(path)
     patient = HapiInstall(str(path), {"HOME": str(folder)})
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     old = rows(path, tmp_path)
     before = files(folder)
     small_disk.fill(leave)
@@ -142,9 +142,9 @@ def test_a_disk_that_may_only_be_read_is_looked_at_and_left_alone(
     folder = Path(small_disk.path) / "hapi"
     path = copied(EDITED, folder)
     patient, home = HapiInstall(str(path), {"HOME": str(folder)}), Home(str(tmp_path / "home"))
-    plan, before = patient.look().fingerprint, files(folder)
+    plan, before = patient.diagnose().fingerprint, files(folder)
     with small_disk.read_only():
-        assert patient.look().fingerprint == plan
+        assert patient.diagnose().fingerprint == plan
         with pytest.raises(errors.StoreReadOnly):
             operation.apply(home, patient, plan)
         assert files(folder) == before
@@ -161,15 +161,15 @@ def test_a_full_disk_between_files_keeps_what_was_done_and_can_be_undone(small_d
     before = files(folder)
     patient = Folder(str(folder))
     small_disk.fill(110_000)
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     try:
         operation.apply(small_disk.home, patient, plan)
     except errors.DiskFull:
         assert files(folder) == before
     small_disk.make_room()
-    if not any(case.receipt() for case in cases(small_disk.home)):
-        operation.apply(small_disk.home, patient, patient.look().fingerprint)
-    for case in cases(small_disk.home):
+    if not any(case.receipt() for case in all_operations(small_disk.home)):
+        operation.apply(small_disk.home, patient, patient.diagnose().fingerprint)
+    for case in all_operations(small_disk.home):
         if (receipt := case.receipt()) is not None:
             operation.undo(small_disk.home, patient, receipt)
     assert files(folder) == before
@@ -182,7 +182,7 @@ def test_hermes_on_a_full_disk_is_old_or_new_file_by_file_and_can_be_undone(
     folder = Path(small_disk.path) / "hermes"
     patient = sick_hermes(folder)
     before = files(folder)
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     small_disk.fill(leave)
     receipts = []
     try:
@@ -190,7 +190,7 @@ def test_hermes_on_a_full_disk_is_old_or_new_file_by_file_and_can_be_undone(
     except errors.DiskFull:
         assert files(folder) == before
     small_disk.make_room()
-    while (left := patient.look()).steps:
+    while (left := patient.diagnose()).steps:
         receipts.append(operation.apply(small_disk.home, patient, left.fingerprint))
         assert len(receipts) < 5
     assert not left.plan and not receipts[-1].problems
@@ -208,7 +208,7 @@ def test_a_plan_of_files_that_cannot_be_written_is_refused_whole(tmp_path: Path)
     patients.folder.chmod(0o500)
     try:
         with pytest.raises(errors.StoreReadOnly):
-            operation.apply(patients.home, patient, patient.look().fingerprint)
+            operation.apply(patients.home, patient, patient.diagnose().fingerprint)
     finally:
         patients.folder.chmod(0o700)
     assert files(patients.folder) == before

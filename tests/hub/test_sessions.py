@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from holdfast import errors
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.hub.api import responses
 from tests.hub.asking import Answer, Listening, ask, get
@@ -167,7 +167,7 @@ def test_no_patch_touches_a_token(any_hub: RunningHub) -> None:
     hub = any_hub
     where = f"/api/sessions/{done(hub)}"
     before = get(hub, where)
-    fields = sorted(Registry.from_config({}).token_rules().fields)
+    fields = sorted(AgentRegistry.from_config({}).token_rules().fields)
     assert fields
     for field in fields:
         for value in ("another", None):

@@ -38,6 +38,11 @@ def turn(way: str, finish: Callable[[], None]) -> None:
     if way == "flood":
         much(1, int(sys.argv[2]))
         os.write(1, b"\n")
+    elif way == "stream":
+        for _ in range(int(sys.argv[2]) * 16):
+            tell("x" * (1 << 16))
+        finish()
+        return
     elif way == "cut":
         tell("half")
         much(1, int(sys.argv[2]))

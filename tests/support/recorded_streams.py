@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents.driver import Driver, Entry, Job, Out, make
+from holdfast.agents.driver import AgentJob, Driver, DriverOutput, Entry, make
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
 from tests.support import paths
@@ -27,7 +27,7 @@ class Recording:
         self.exit = next(int(text.split()[1]) for kind, text in self.rows if text.startswith("exit "))
         self.blocks = [text.split() for kind, text in self.rows if kind == "="]
         self.agent = about["agent"]
-        self.job = Job(
+        self.job = AgentJob(
             agent=self.agent,
             session="s000000000000000",
             task=about["task"],
@@ -52,12 +52,12 @@ class Replay:
         self.driver: Driver = make(recording.agent, recording.job)
         self.entries: list[Entry] = []
         self.settled_at: int | None = None  # how many lines were heard when the final word was there
-        unsent = self._take(self.driver.open())
+        unsent = self._take(self.driver.start_messages())
         heard = 0
         for kind, text in recording.rows:
             if kind == "<":
                 assert not unsent, "it sent what was not sent then"
-                unsent += self._take(self.driver.hear(text.encode()))
+                unsent += self._take(self.driver.on_line(text.encode()))
                 heard += 1
             elif kind == ">":
                 assert unsent.pop(0) == text.encode() + b"\n"
@@ -72,9 +72,9 @@ class Replay:
             if self.driver.final is not None and self.settled_at is None:
                 self.settled_at = heard
         assert not unsent
-        self._take(self.driver.close())
+        self._take(self.driver.on_eof())
 
-    def _take(self, out: Out) -> list[bytes]:
+    def _take(self, out: DriverOutput) -> list[bytes]:
         for entry in out.entries:
             if isinstance(entry, NewEvent):
                 check(entry)

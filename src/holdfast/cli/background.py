@@ -84,9 +84,9 @@ def _has_no_driver(turn: dict[str, Any], node: Node, home: Home) -> bool:
     """Whether a task of this node waits or runs and no living process sees to it."""
     from holdfast.process.identity import is_alive
 
-    queued = turn["status"] == "queued"
-    owner = turn["options"].get("worker") if queued else turn["owner"]
-    if queued and not node.owns(turn["host"]):
+    pending = turn["status"] in ("queued", "waiting")
+    owner = turn["options"].get("worker") if pending else turn["owner"]
+    if pending and not node.owns(turn["host"]):
         return False
     if not isinstance(owner, dict):
         return node.owns(turn["host"])

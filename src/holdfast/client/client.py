@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.store.location import Location
 
 How = Literal["resume", "fork", "fresh", "anyway"]
+Leftovers = Literal["wait", "end", "ignore"]
 Permissions = Literal["ask", "allow", "deny"]
 
 
@@ -141,6 +142,7 @@ class Hub:
         brief: bool = True,
         permissions: Permissions | None = None,
         time_limit_s: float | None = None,
+        leftovers: Leftovers | None = None,
         task: str | None = None,
     ) -> Dispatched:
         """Queue a prompt where it belongs; `task` is the id that its task is to have."""
@@ -160,6 +162,7 @@ class Hub:
                 "brief": brief,
                 "permissions": permissions,
                 "time_limit_s": time_limit_s,
+                "leftovers": leftovers,
             },
         )
 
@@ -173,6 +176,7 @@ class Hub:
         brief: bool = True,
         permissions: Permissions | None = None,
         time_limit_s: float | None = None,
+        leftovers: Leftovers | None = None,
         task: str | None = None,
     ) -> Dispatched:
         """Go on with a session, if that is safe or somebody says so."""
@@ -186,6 +190,7 @@ class Hub:
                 "brief": brief,
                 "permissions": permissions,
                 "time_limit_s": time_limit_s,
+                "leftovers": leftovers,
             },
         )
 

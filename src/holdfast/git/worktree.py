@@ -45,7 +45,7 @@ async def make(repo_cwd: str, session_id: str, worktrees: str, at: str) -> Workt
     durable_io.make_folder(worktrees)
     worktree = Worktree(path, branch, root, at)
     try:
-        await _add(worktree, repo_cwd, "-b", branch, path, start)
+        await _add(worktree, repo_cwd, "-b", branch, "--", path, start)
     except errors.BadInput:
         with suppress(commands.GitFailed):  # git makes the branch first and leaves it
             await commands.do(root, "update-ref", "-d", f"refs/heads/{branch}", start)
@@ -73,7 +73,7 @@ async def back(worktree: Worktree) -> None:
             hint="start a fresh session",
         )
     durable_io.make_folder(os.path.dirname(worktree.path))
-    await _add(worktree, worktree.repo_root, worktree.path, worktree.branch)
+    await _add(worktree, worktree.repo_root, "--", worktree.path, worktree.branch)
 
 
 async def state(path: str) -> Changes:
@@ -132,7 +132,9 @@ async def remove(worktree: Worktree) -> None:
             "status.showUntrackedFiles=all",
             "worktree",
             "remove",
+            "--",
             worktree.path,
+            also=(worktree.path,),
         )
         if tip is not None and own == "0":  # only if it still is that commit
             await commands.do(worktree.repo_root, "update-ref", "-d", f"refs/heads/{worktree.branch}", tip)

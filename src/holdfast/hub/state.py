@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from holdfast import errors, timestamps
-from holdfast.forges.webhook import Turns
+from holdfast.forges.webhook import NamedLocks
 from holdfast.home import Home
 from holdfast.hub.streaming.feed import Feed
-from holdfast.recovery.findings import Done, Report
+from holdfast.recovery.findings import Done, Report, Unhealed
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
 from holdfast.store.location import Location
@@ -77,6 +77,7 @@ class Healed(msgspec.Struct, frozen=True):
     done: list[Done]
     problems: list[str]
     settled: list[Settled]
+    unhealed: list[Unhealed] = []  # what was seen and could not be put right, and where its bytes are
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -107,7 +108,7 @@ class Hub:
         self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
         self.adoptable: Recent[list[tuple[str, int]]] = Recent(ADOPTABLE_S)
         self.lists: Recent[bytes] = Recent(LIST_S, 32)
-        self.deliveries = Turns()
+        self.deliveries = NamedLocks()
         self.requests: Counter[int] = Counter()  # answered, by status
         self._open = asyncio.Event()
         self._context: Context | None = None
@@ -156,6 +157,7 @@ class Hub:
             done=[] if report is None else report.done,
             problems=[] if report is None else report.problems,
             settled=msgspec.convert(settled, list[Settled]),
+            unhealed=[] if report is None else report.unhealed,
         )
         self.lists.forget()  # their marks are another store's
         self.verdicts.forget()

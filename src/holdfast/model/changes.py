@@ -11,7 +11,7 @@ from typing import Any, Union
 import msgspec
 
 from holdfast.model.session import Link, Worktree
-from holdfast.model.task import Delivery, Owner, Status
+from holdfast.model.task import Delivery, Owner, Status, WaitingFor
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", omit_defaults=True):
@@ -136,6 +136,8 @@ class SetStatus(Change, frozen=True, tag="status"):
     status: Status
     reason: str | None = None
     outcome: dict[str, Any] | None = None
+    waiting_for: WaitingFor | None = None  # with `waiting`, and only with it
+    not_before: str | None = None
 
 
 class Deliver(Change, frozen=True, tag="deliver"):

@@ -7,7 +7,7 @@ from typing import NamedTuple, Union, cast
 
 import msgspec
 
-from holdfast import errors, ids
+from holdfast import errors, ids, timestamps
 from holdfast.model import changes as c
 from holdfast.model import event as ev
 from holdfast.model.json_codec import check_plain, decode_as, encode, flat_text, text
@@ -312,7 +312,25 @@ def _check_task(view: View, commit: Commit, change: c.Change) -> c.Change | None
         change.status == "queued" and task.delivery == "accepted"
     ):
         raise errors.IllegalChange(f"task {task.id} is {task.status} and cannot become {change.status}")
-    return change
+    _check_waiting(change)
+    same = (task.waiting_for, task.not_before) == (change.waiting_for, change.not_before)
+    return None if change.status == task.status == "waiting" and same else change
+
+
+def _check_waiting(change: c.SetStatus) -> None:
+    """A task waits for something, and only a waiting task does."""
+    if (change.status == "waiting") != (change.waiting_for is not None):
+        raise errors.BadInput("a task is `waiting` for something, and only then")
+    if change.not_before is not None and change.waiting_for is None:
+        raise errors.BadInput("only a waiting task has a time before which it does not start")
+    times = [change.not_before]
+    if change.waiting_for is not None:
+        for name in ("cause", "text"):
+            check_plain(name, getattr(change.waiting_for, name))
+        times += [change.waiting_for.since, change.waiting_for.until]
+    for time in times:
+        if time is not None and not timestamps.is_stamp(time):
+            raise errors.BadInput(f"{time!r} is not a time like 2026-01-31T12:00:00.000000Z")
 
 
 def _task(view: View, commit: Commit) -> Task:

@@ -63,24 +63,44 @@ async def refold(store: BaseStore, session: str) -> None:
     async def operation(sql: Sql) -> Outcome:
         sql.forget()
         n = (await sql.dicts("session", id=session))[0]["n"]
-        view = await fold_log(sql, n, session)
-        assert view.session is not None
-        await sql.run("put_session", n=n, **tables.session_values(view.session))
-        await sql.run("put_metadata", n=n, metadata=encode(view.session.metadata))
-        await sql.run("drop_tokens", n=n)
-        await tables.put_tokens(sql, n, (), view.tokens)
-        for (task,) in await sql.rows("tasks_of", n=n):
-            if task not in view.tasks:
-                await sql.run("drop_task", id=task)
-        await tables.put_tasks(sql, n, {}, view.tasks)
-        for task in view.tasks.values():  # what never changes, and so is not put a second time
-            values = msgspec.structs.asdict(task)
-            for column in ("prompt", "options"):
-                values[column] = encode(values[column]).decode()
-            await sql.run("put_task_again", n=n, **values)
+        await _refold(sql, n, session)
         return Outcome(None, session)
 
     await store.transact(operation)
+
+
+async def put_right(store: BaseStore, session: str, records: Sequence[Record]) -> None:
+    """Give a log back these records, which were altered in it, and make its views anew."""
+
+    async def operation(sql: Sql) -> Outcome:
+        sql.forget()
+        n = (await sql.dicts("session", id=session))[0]["n"]
+        for record in records:
+            values = record._asdict()
+            if not await sql.run("put_record", n=n, **values):
+                await sql.run("add_log", n=n, id=await sql.reserve(1) + 1, **values)
+        await _refold(sql, n, session)
+        return Outcome(None, session)
+
+    await store.transact(operation)
+
+
+async def _refold(sql: Sql, n: int, session: str) -> None:
+    view = await fold_log(sql, n, session)
+    assert view.session is not None
+    await sql.run("put_session", n=n, **tables.session_values(view.session))
+    await sql.run("put_metadata", n=n, metadata=encode(view.session.metadata))
+    await sql.run("drop_tokens", n=n)
+    await tables.put_tokens(sql, n, (), view.tokens)
+    for (task,) in await sql.rows("tasks_of", n=n):
+        if task not in view.tasks:
+            await sql.run("drop_task", id=task)
+    await tables.put_tasks(sql, n, {}, view.tasks)
+    for task in view.tasks.values():  # what never changes, and so is not put a second time
+        values = msgspec.structs.asdict(task)
+        for column in ("prompt", "options"):
+            values[column] = encode(values[column]).decode()
+        await sql.run("put_task_again", n=n, **values)
 
 
 async def order_queue(store: BaseStore) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.resume.rules import HARMLESS, ROWS, SOUND, Row, codes_of
+from holdfast.resume.rules import ROWS, SOUND, Row, codes_of
+from holdfast.transcripts.reader import HARMLESS
 
 _PAGE = """\
 # Verdicts

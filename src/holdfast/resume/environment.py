@@ -57,6 +57,14 @@ class Process(msgspec.Struct, frozen=True, order=True):
         return f"{line if len(line) <= 60 else line[:59] + '…'} ({self.pid})"
 
 
+def tasks_of(processes: Collection[Process]) -> tuple[str, ...]:
+    """The tasks whose mark these processes carry."""
+    if not processes:
+        return ()
+    marks = tree.marks(tree.table())
+    return tuple(sorted({marks[one.pid] for one in processes if one.pid in marks}))
+
+
 def of_tasks(tasks: Collection[str]) -> tuple[Process, ...]:
     """The processes that carry the mark of one of these tasks, and what is below them."""
     if not tasks:

@@ -12,7 +12,7 @@ from holdfast.agents.base import Agent
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.session import Session
-from holdfast.model.task import ACTIVE, Status, Task
+from holdfast.model.task import ACTIVE, PENDING, Status, Task
 from holdfast.model.token import Token, current
 from holdfast.node import Node
 from holdfast.resume import environment, log_evidence, store_evidence
@@ -105,8 +105,8 @@ async def gather(
     token, revoked = _token(await source.tokens(session), agent.name)
     tasks = [task for task in await source.tasks(session=session) if task.id != but]
     log = await _log(source, session)
-    said = log_evidence.read(log, tasks, token)
-    idle = (*ACTIVE, *(() if but is not None else ("queued",)))  # those behind the one that asks do not count
+    said = await asyncio.to_thread(log_evidence.read, log, tasks, token)
+    idle = (*ACTIVE, *(() if but is not None else PENDING))  # those behind the one that asks do not count
     facts = Facts(
         session=session,
         agent=agent.name,

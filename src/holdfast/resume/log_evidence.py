@@ -12,11 +12,12 @@ import msgspec
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import Task
 from holdfast.model.token import Token
-from holdfast.transcripts.dedupe import Known, Said
+from holdfast.transcripts.dedupe import KnownEvents, Wording
 
 # The codes of notices that a verdict rests on.
 ATTEMPT, RESUMED, OTHER = "resume_attempt", "resumed", "other_conversation"
 TRUSTED, OVERRULED = "trusted", "overruled"
+NOT_LAUNCHED = "not_launched"  # a task went back to the queue before an agent was started
 
 ELSEWHERE = ("import", "store")  # where a token was seen that no task of ours has brought
 _SHOWN = ("user", "tool_progress", "tool_summary")
@@ -95,6 +96,8 @@ class _Fold:
             self._trying, self.failures = None, []
             if event.task == self._overruled:
                 self.shown = []  # what it had forgotten by then was known, and accepted
+        elif code == NOT_LAUNCHED and event.task == self._trying:
+            self._trying = None  # no agent was asked
         elif code == OTHER and event.task == self._trying:
             self._failed("the agent began another conversation instead")
         elif code == TRUSTED:
@@ -134,14 +137,14 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 def gap(
-    shown: Iterable[Event], stored: Iterable[NewEvent], said: Said | None = None, cut: str | None = None
+    shown: Iterable[Event], stored: Iterable[NewEvent], said: Wording | None = None, cut: str | None = None
 ) -> list[Gap]:
     """The prompts, calls and results of our log that the store has not, the first ones.
 
     A call whose end the agent never told is a call only: there is no result to remember. `cut` is the task
     whose turn a copy leaves out.
     """
-    known = Known(said)
+    known = KnownEvents(said)
     for event in stored:
         if not _is_made_up(event):
             known.add(event)
@@ -151,10 +154,10 @@ def gap(
 
 
 def leaves_out(
-    task: str, shown: Iterable[Event], stored: Iterable[NewEvent], turns: int, said: Said | None = None
+    task: str, shown: Iterable[Event], stored: Iterable[NewEvent], turns: int, said: Wording | None = None
 ) -> bool:
     """Whether a copy of so many turns of the store is without the prompt of that task."""
-    known, number = Known(said), 0
+    known, number = KnownEvents(said), 0
     for event in stored:
         if event.kind == "user":
             number += 1

@@ -11,15 +11,12 @@ from holdfast.model.task import ENDED
 from holdfast.resume import log_evidence
 from holdfast.resume.environment import Process
 from holdfast.resume.facts import Facts
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import HARMLESS, TranscriptProblem
 
 Evidence = dict[str, Any]
 Shows = Callable[[Facts], list[Evidence]]  # none: it does not apply
 
 PROBLEM = "problem"  # in a piece of evidence: the code of what is wrong, where that says more than the row
-
-# What a store's last turn may look like without anything being lost: it ended, only not well.
-HARMLESS = frozenset({"ended_in_api_error", "interrupted_on_purpose", "unknown_outcome"})
 
 # What is wrong with a store, by the row that says so: codes of `inspect`.
 STORE: dict[str, tuple[str, ...]] = {
@@ -53,6 +50,7 @@ STORE: dict[str, tuple[str, ...]] = {
         "orphan_result",
         "context_forgets_step",
         "session_id_mismatch",
+        "bad_native_id",
     ),
     "store_ambiguous": ("ambiguous_store", "multiple_files"),
     "store_unfinished": ("turn_unfinished", "no_reply", "run_still_open"),
@@ -209,7 +207,7 @@ def agreement(facts: Facts) -> list[Evidence]:
     return [shown]
 
 
-def _shown(facts: Facts, problem: Problem) -> Evidence:
+def _shown(facts: Facts, problem: TranscriptProblem) -> Evidence:
     path = facts.store.path if facts.store is not None else None
     return {PROBLEM: problem.code, "what": problem.text, "path": path, **problem.evidence}
 

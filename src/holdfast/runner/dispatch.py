@@ -25,7 +25,9 @@ from holdfast.runner import launch as beginning
 from holdfast.runner import replacement, sessions
 from holdfast.runner import sessions as judging
 from holdfast.runner.context import Context, header
+from holdfast.runner.waiting import LEFTOVERS
 from holdfast.runner.worker import WORKER
+from holdfast.settings import Leftovers
 from holdfast.store.types import Dispatch
 from holdfast.store.writes import same
 
@@ -48,6 +50,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="pro
     worktree: bool = False
     permissions: Policy | None = None
     time_limit_s: float | None = None
+    leftovers: Leftovers | None = None  # the policy for leftover processes, if not the configured one
     task: str | None = None  # the id its task is to have: the same wish sent twice is one task
     source: dict[str, Any] = {}  # where it comes from, kept with the task
 
@@ -280,6 +283,8 @@ def options(context: Context, wish: Wish, *, here: bool = True) -> dict[str, Any
         found["permissions"] = wish.permissions
     if wish.time_limit_s is not None:
         found["time_limit_s"] = wish.time_limit_s
+    if wish.leftovers is not None:
+        found[LEFTOVERS] = wish.leftovers
     if not wish.brief:
         found[beginning.BRIEF] = False
     if wish.source:

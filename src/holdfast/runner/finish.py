@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast import durable_io
 from holdfast.agents.base import Agent
-from holdfast.agents.driver import Final, Job
+from holdfast.agents.driver import AgentJob, FinalResult
 from holdfast.model.changes import Deliver, SetStatus
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import NewEvent
@@ -28,7 +28,7 @@ from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
 from holdfast.store.types import Store
 from holdfast.transcripts import importer
-from holdfast.transcripts.dedupe import Known
+from holdfast.transcripts.dedupe import KnownEvents
 
 MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took it
 
@@ -36,7 +36,7 @@ MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took 
 class Facts(NamedTuple):
     """What is known when an agent's process is gone and its stdout is read to the end."""
 
-    final: Final | None
+    final: FinalResult | None
     exit: int | None  # as the shim recorded it; None: nobody saw its end
     accepted: bool  # the agent had taken the prompt
     tries: int = 1  # launches so far, this one included
@@ -120,7 +120,7 @@ async def ask(
 
 
 async def _ask(
-    context: Context, task: Task, agent: Agent, native_id: str, rest: Sequence[Entry], known: Known
+    context: Context, task: Task, agent: Agent, native_id: str, rest: Sequence[Entry], known: KnownEvents
 ) -> Told:
     found = await replay.place_of(context, agent, native_id)
     if found is None:
@@ -159,13 +159,14 @@ def _is_interrupted(event: NewEvent) -> bool:
 # --- The end of a task whose agent is gone: what it left, its status and its outcome, in one commit.
 
 REASON = 1000  # characters of an agent's words in a task's reason; all of them are in its error
+ANSWER_KEPT = 100_000  # characters of the last answer in the outcome
 STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
 
 
 class Settling:
     """Ends one task."""
 
-    def __init__(self, task: Task, job: Job, spool: Spool, journal: Journal):
+    def __init__(self, task: Task, job: AgentJob, spool: Spool, journal: Journal):
         self._task = task
         self._job = job
         self._spool = spool
@@ -217,7 +218,10 @@ class Settling:
             outcome["resumed"] = driver.native_id == self._job.native_id
         if facts.final is not None:
             outcome["usage"] = facts.final.usage
-            outcome["answer"] = facts.final.answer
+            answer = facts.final.answer
+            outcome["answer"] = answer if answer is None else answer[:ANSWER_KEPT]
+            if answer is not None and len(answer) > ANSWER_KEPT:
+                outcome["answer_cut"] = True  # all of it is in the log
         if self._journal.links:
             outcome["links"] = self._journal.links
         if survivors:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast import errors, timestamps
-from holdfast.agents.base import Agent, Launch
+from holdfast.agents.base import Agent, AgentLaunch
 from holdfast.agents.discovery import find
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 from holdfast.git import worktree
-from holdfast.model.commit import Commit
+from holdfast.model.changes import SetStatus
+from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
 from holdfast.model.task import Task
@@ -24,12 +27,12 @@ from holdfast.process.table import MARK
 from holdfast.resume import brief, verdict
 from holdfast.resume import brief as story
 from holdfast.resume import environment as survivors
+from holdfast.resume.environment import Process
+from holdfast.resume.facts import Facts
 from holdfast.resume.log_evidence import touched
 from holdfast.resume.verdict import Verdict
-from holdfast.runner import replacement, sessions
+from holdfast.runner import processes, replacement, sessions, waiting
 from holdfast.runner.context import Context
-from holdfast.runner.control import requests
-from holdfast.runner.finish import refusal
 from holdfast.spool import task_dir
 from holdfast.spool.task_dir import Spool
 from holdfast.store.types import Store
@@ -37,8 +40,8 @@ from holdfast.store.types import Store
 # In a task's options: how its conversation is to begin, and whether it may be moved to a fresh session.
 BEGIN, INSISTS, BRIEF, FORK = "begin", "insists", "brief", "fork"
 
-LOOK_S, MOST_S = 0.5, 5.0  # between looks at what a task has to wait for: at first, and in the end
-WAITING = "waiting"
+WAITING, IGNORED = "waiting", "leftovers_ignored"  # codes of notices
+BY_POLICY = "policy"  # who ends leftover processes when the time for them is over
 CHAIN = 5  # sessions back whose prompts a brief names
 
 
@@ -57,32 +60,106 @@ def fork_of(task: Task) -> Fork | None:
     return Fork(str(told["of"]), told.get("at"))
 
 
-async def may_begin(context: Context, task: Task, session: Session) -> bool:
-    """Whether a claimed task may be launched where it is; else it has ended, or goes on in a fresh session.
+async def may_start(context: Context, task: Task, session: Session) -> bool:
+    """Whether a task is safe to launch in its session now."""
+    facts = await _facts(context, task, session)
+    return facts is None or _is_safe(facts, verdict.judge(facts))
 
-    Waits for as long as something must be waited for. A caller who insists on the session is refused.
+
+async def judge_pending(context: Context, task: Task, session: Session) -> Judged:
+    """Judge a task before it is claimed: clear it, let it wait, move it to a fresh session, or end it.
+
+    A caller who insists on the session is refused where a fresh one would be needed.
     """
-    if task.options.get(BEGIN) in ("anyway", FORK) or not await _has_past(context, task, session):
-        return True
-    pause = 0.0
-    while True:
-        facts = await sessions.facts(context, session, but=task.id)
+    facts = await _facts(context, task, session)
+    if facts is None:
+        return Judged(session.events)
+    found = verdict.judge(facts)
+    if not _is_safe(facts, found) and found.action == "wait":
+        step, facts = await _wait_or_act(context, task, facts, found)
+        if step is not None:
+            await _let_wait(context, task, step)
+            return Judged(step=step, processes=frozenset((*facts.owners, *facts.tools)))
         found = verdict.judge(facts)
-        if not facts.begun or found.action == "resume":
-            return True
-        if found.action != "wait":
-            break
-        if by := requests(await context.store.task_events(task.id, ("permission", "notice"))).cancels:
-            await context.store.commit(refusal(task, "cancelled", f"by {by[0]}", [], {}))
-            return False
-        if not pause:
-            await _note(context, task, found)
-        pause = min(pause + LOOK_S, MOST_S)
-        await asyncio.sleep(pause)
+    if _is_safe(facts, found):
+        return Judged(facts.seen)
+    if found.action == "wait":  # something else has begun meanwhile
+        return Judged()
     if task.options.get(INSISTS):
         raise unsafe(found)
     await _move(context, task, session, found)
-    return False
+    return Judged()
+
+
+class Judged(NamedTuple):
+    """What became of a task that was judged: it may start, it waits, or neither and it is done with here."""
+
+    seen: int | None = None  # records of the log that it may start after
+    step: waiting.Step | None = None
+    processes: frozenset[Process] = frozenset()  # that it waits for
+
+
+async def _facts(context: Context, task: Task, session: Session) -> Facts | None:
+    """What a judgement rests on; None where there is nothing to judge."""
+    if task.options.get(BEGIN) in ("anyway", FORK) or not await _has_past(context, task, session):
+        return None
+    return await sessions.facts(context, session, but=task.id)
+
+
+def _is_safe(facts: Facts, found: Verdict) -> bool:
+    return not facts.begun or found.action == "resume"
+
+
+async def _wait_or_act(
+    context: Context, task: Task, facts: Facts, found: Verdict
+) -> tuple[waiting.Step | None, Facts]:
+    """The wait that is due, or None and the facts after the policy has removed the reason for it."""
+    owners = await _leftovers_of(context, task.session, facts)
+    step = waiting.step(found, task, waiting.policy_of(task, context.settings), time.time(), owners)
+    if step.do == "ignore":
+        text = f"it starts beside leftover processes, by policy: {step.waiting_for.text}"
+        await _notice(context, task, text, IGNORED)
+        return None, msgspec.structs.replace(facts, tools=(), seen=facts.seen + 1)
+    if step.do != "end":
+        return step, facts
+    for one in owners:
+        with suppress(errors.IllegalChange):  # they have just ended by themselves
+            await processes.end(context.store, await context.store.task(one), BY_POLICY)
+    facts = await sessions.facts(context, await context.store.session(task.session), but=task.id)
+    again = verdict.judge(facts)
+    if again.action != "wait":
+        return None, facts
+    asks = waiting.policy_of(task, context.settings)._replace(leftovers="wait")  # they cannot be ended
+    return waiting.step(again, task, asks, time.time()), facts
+
+
+async def _leftovers_of(context: Context, session: str, facts: Facts) -> list[str]:
+    """The dead tasks of the session that left processes behind."""
+    found = []
+    for name in await asyncio.to_thread(survivors.tasks_of, facts.tools):
+        with suppress(errors.NotFound):  # of another home
+            if (await context.store.task(name)).session == session:
+                found.append(name)
+    return found
+
+
+async def _let_wait(context: Context, task: Task, step: waiting.Step) -> None:
+    """Record it, once for each thing that is waited for; a time limit that is over cancels the task."""
+    if step.do == "cancel":
+        limit = waiting.policy_of(task, context.settings).time_limit_s
+        change = SetStatus(status="cancelled", reason=f"by its time limit of {limit:g} s, waiting")
+        await context.store.commit(Commit(task.session, [change], task=task.id))
+        return
+    entries: list[Entry] = []
+    if task.waiting_for is None or task.waiting_for.text != step.waiting_for.text:
+        text = f"it waits: {step.waiting_for.text}"
+        entries.append(NewEvent("notice", {"text": text, "code": WAITING, "cause": step.waiting_for.cause}))
+    await context.store.commit(Commit(task.session, [*entries, step.change()], task=task.id))
+
+
+async def _notice(context: Context, task: Task, text: str, code: str) -> None:
+    event = NewEvent("notice", {"text": text, "code": code})
+    await context.store.commit(Commit(task.session, [event], task=task.id))
 
 
 def unsafe(found: Verdict) -> errors.ResumeUnsafe:
@@ -135,13 +212,6 @@ async def _has_past(context: Context, task: Task, session: Session) -> bool:
     if await context.store.tokens(session.id):
         return True
     return any(other.id != task.id for other in await context.store.tasks(session=session.id))
-
-
-async def _note(context: Context, task: Task, found: Verdict) -> None:
-    said: dict[str, Any] = {"text": f"it waits: {verdict.told(found)}", "code": WAITING}
-    said["reasons"] = sessions.reasons(found)
-    event = NewEvent("notice", said)
-    await context.store.commit(Commit(task.session, [event], task=task.id, generation=task.generation))
 
 
 async def _move(context: Context, task: Task, session: Session, found: Verdict) -> None:
@@ -218,8 +288,8 @@ class Plan(NamedTuple):
     """All of a launch but the launching."""
 
     agent: Agent
-    job: Job
-    launch: Launch
+    job: AgentJob
+    launch: AgentLaunch
     env: dict[str, str]
     chosen: bool  # the job's native id is one that we chose for a new conversation
 
@@ -250,7 +320,10 @@ async def plan(context: Context, task: Task, session: Session) -> Plan:
     cwd = await folder(session)
     native_id, resume = await _conversation(context, task, session, agent)
     fork = fork_of(task)
-    job = Job(
+    for id in (native_id, None if fork is None else fork.of):
+        if id is not None:
+            agent.check_native_id(id)
+    job = AgentJob(
         agent=agent.name,
         session=session.id,
         task=task.id,

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import durable_io, errors, timestamps
 from holdfast.agents import driver as drivers
-from holdfast.agents.driver import Driver, Job
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
 from holdfast.git import worktree as folder
 from holdfast.git.commands import Changes
@@ -25,35 +25,46 @@ from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
 from holdfast.model.task import ENDED, Task
 from holdfast.model.token import current
+from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import finish as unseen
 from holdfast.runner import launch as beginning
 from holdfast.runner import launch as launching
-from holdfast.runner import replay, sessions
+from holdfast.runner import replay, sessions, stdio_watch
 from holdfast.runner.context import Context
 from holdfast.runner.control import Requests, Stopping, requests
 from holdfast.runner.finish import Facts, Settling, Told, ending, refusal
 from holdfast.runner.processes import Family, Watchman
 from holdfast.runner.recorder import PASSING, Journal
+from holdfast.runner.stdio_watch import RelayWatch
 from holdfast.spool import archive, task_dir
 from holdfast.spool.outbox import Outbox, close_input
-from holdfast.spool.tail import Tail
+from holdfast.spool.tail import Shrunk, Tail
 from holdfast.spool.task_dir import Spool
 from holdfast.spool.watch import Handle
 from holdfast.store.types import Store
 
 CODE = "spool_lost"
 LOST_LOOK_S = 0.5
+SET_ASIDE = "set_aside"
+MAX_TAKEN_UP = 3  # processes in a row that died while they read one spool
+SUSPECT_S = 2.0  # before a spool is read on which two have died: a hub that is killed at once proves nothing
 
 Tell = Callable[[list[Entry]], Awaitable[Told]]  # what the agent's own store adds to the last entries
 
 
 async def settle(
-    store: Store, task: Task, family: Family, journal: Journal | None, tell: Tell, why: str
+    store: Store,
+    task: Task,
+    family: Family,
+    journal: Journal | None,
+    tell: Tell,
+    why: str,
+    code: str = CODE,
 ) -> None:
     """Say so, wait until the agent is gone, and end the task; its prompt may have been taken."""
-    if not any(event.body.get("code") == CODE for event in await store.task_events(task.id, ("error",))):
+    if not any(event.body.get("code") == code for event in await store.task_events(task.id, ("error",))):
         text = f"{why}; what the agent says cannot be heard any more"
-        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": CODE})]))
+        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": code})]))
     await family.end_input()  # its final word would not be heard, and without this it would never leave
     cancelled_by = None
     while await family.lives():
@@ -67,6 +78,11 @@ async def settle(
     told = await tell(journal.rest() if journal is not None else [])
     reason = why if decided.status == "interrupted" else decided.reason
     await store.commit(_commit(task, [*told.entries, SetStatus(status=decided.status, reason=reason)]))
+
+
+async def _only_rest(rest: list[Entry]) -> Told:
+    """Nothing but what is known: the agent's own store may be as large as its output."""
+    return Told(rest)
 
 
 def _commit(task: Task, entries: list[Entry]) -> Commit:
@@ -115,8 +131,12 @@ STDERR_LIMIT = 8 * 1024 * 1024
 class TaskRun:
     """Drives one task that this process owns."""
 
-    def __init__(self, context: Context, watchman: Watchman, task: Task, session: Session):
+    def __init__(
+        self, context: Context, watchman: Watchman, task: Task, session: Session, *, judged: bool = False
+    ):
+        """`judged`: the session is as it was when it was found that the task may start."""
         self.task = task
+        self._judged = judged
         self.found = asyncio.Event()  # set once it is known whether the agent runs
         self._context = context
         self._watchman = watchman
@@ -127,6 +147,8 @@ class TaskRun:
         self._handle: Handle | None = None
         self._news = True  # somebody may have asked something of it before we came
         self._looked = 0.0
+        self._checked_relay = 0.0
+        self._counted = False  # this process is counted as one that reads the spool
 
     def wake(self) -> None:
         """Somebody asked something of this task."""
@@ -150,6 +172,7 @@ class TaskRun:
         except errors.StaleGeneration:
             log.info("task %s has another owner now", self.task.id)
         finally:
+            self._caught_up()  # whatever ended this run, it did not end the process
             self.found.set()
             if self._context.overhear is not None:
                 self._context.overhear(self.task.session, self.task.id, None)
@@ -169,7 +192,9 @@ class TaskRun:
         elif not self._begun:
             task_dir.retire(self._spool)  # of a launch before this one, which gave the prompt back
         elif (note := self._spool.launch()) and "job" in note:
-            await self._ready(msgspec.convert(note["job"], Job), bool(note["listens"]))
+            if not await self._take_up():
+                return False
+            await self._ready(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
             return True
         else:
             await self._lose(f"{self._spool.note} is gone")
@@ -178,8 +203,9 @@ class TaskRun:
             if by := (await self._requests()).cancels:
                 await self._context.store.commit(refusal(self.task, "cancelled", f"by {by[0]}", [], {}))
                 return False
-            self.found.set()  # no agent of it runs, however long it has to wait
-            if not await beginning.may_begin(self._context, self.task, self._session):
+            self.found.set()  # no agent of it runs
+            if not self._judged and not await beginning.may_start(self._context, self.task, self._session):
+                await self.give_back("it must be judged again")
                 return False
             await self._launch()
         except (errors.StaleGeneration, *PASSING):
@@ -187,6 +213,37 @@ class TaskRun:
         except errors.HoldfastError as problem:
             await self._refuse(problem)
             return False
+        return True
+
+    async def give_back(self, why: str, code: str = NOT_LAUNCHED) -> None:
+        """Put a task that no agent was launched for back into the queue."""
+        text = f"{why}; no agent was started, and it is queued again"
+        entries: list[Entry] = [NewEvent("notice", {"text": text, "code": code})]
+        entries.append(SetStatus(status="queued", reason=why))
+        await self._context.store.commit(_commit(self.task, entries))
+
+    async def _take_up(self) -> bool:
+        """Whether to read a spool that others began to read; False if it was set aside.
+
+        Something in it may end every process that reads it, by memory for example: no start may fail for it
+        again and again. What a person kills within seconds says nothing about the spool.
+        """
+        before = self._spool.unfinished_readings()
+        if before >= MAX_TAKEN_UP:
+            with durable_io.reported(self._spool.keep):
+                os.close(os.open(self._spool.keep, os.O_WRONLY | os.O_CREAT, 0o600))
+            why = (
+                f"Holdfast died {before} times while it read what this agent wrote, so it was set aside; "
+                f"all of it is kept in {self._spool.path}"
+            )
+            store, tell = self._context.store, _only_rest
+            await settle(store, self.task, self._family, None, tell, why, SET_ASIDE)
+            return False
+        if before == MAX_TAKEN_UP - 1:
+            self.found.set()
+            await asyncio.sleep(SUSPECT_S)
+        self._spool.take_up()
+        self._counted = True
         return True
 
     def _prevent(self) -> bool:
@@ -220,7 +277,9 @@ class TaskRun:
             )
         durable_io.make_folder(self._context.home.tasks)
         note = {**plan.note(self.task), "before": msgspec.to_builtins(before)}
-        await asyncio.to_thread(self._spool.make, note)  # it waits for the disk, and other runs must not
+        await asyncio.to_thread(
+            self._spool.make, note, plan.launch.stdin.encode()
+        )  # it waits for the disk, and other runs must not
         await self._ready(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
         child = self._start(plan)
         self._family = Family(self._spool, self._watchman, self.task.id, child)
@@ -234,7 +293,7 @@ class TaskRun:
                 raise
             raise errors.BadInput(f"{plan.agent.title} cannot be started so: {problem}") from problem
 
-    async def _ready(self, job: Job, listens: bool, first: list[Entry] | None = None) -> None:
+    async def _ready(self, job: AgentJob, listens: bool, first: list[Entry] | None = None) -> None:
         """All that drives the process; `first` is committed before anything is sent."""
         self._agent = self._context.registry.get(job.agent)
         assert self._agent.driver is not None
@@ -242,12 +301,15 @@ class TaskRun:
         self._driver: Driver = drivers.make(self._agent.driver, job)
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
-        self._journal = Journal(self._context.store, self.task, self._driver, self._outbox, past)
-        self._tail = Tail(self._spool.stdout)
+        self._journal = Journal(
+            self._context.store, self.task, self._driver, self._outbox, past, self._agent.is_native_id
+        )
+        self._tail = Tail(self._spool.stdout, self._spool.lost())
         self._handle = self._context.watch.add(self._spool.path)
         if first:
             await self._journal.commit(first)
         self._journal.open()
+        await self._check_stdout()
 
     async def _refuse(self, problem: errors.HoldfastError) -> None:
         """It could not be launched: say why, and end it."""
@@ -257,10 +319,30 @@ class TaskRun:
         if os.path.isdir(self._spool.path) and self._spool.prevent():
             task_dir.discard(self._spool)
 
+    async def _check_stdout(self) -> None:
+        """Notice an output file that was cut while nobody read it.
+
+        A driver that did not hear the beginning cannot follow the rest: it would wait for a final word for
+        ever. So the agent's input is closed, and the agent leaves when it is done.
+        """
+        found = self._spool.lost() + os.stat(self._spool.stdout).st_size
+        if found < self.task.spool:
+            why = f"the log knows {self.task.spool:,} bytes of it, and the file has {found:,}"
+            await self._restart_stdout(self.task.spool, why)
+        if self._spool.lost() and self._journal.listens:
+            await self._journal.fence()
+            close_input(self._spool)
+
+    async def _restart_stdout(self, lost: int, why: str) -> None:
+        self._spool.record_lost(lost)
+        self._tail.restart(lost)
+        await self._journal.commit([stdio_watch.shrunk(self.task.id, lost, why)])
+
     # --- following
 
     async def _follow(self) -> None:
         assert self._handle is not None
+        self._relays = RelayWatch(self._spool, self._family, self.task.id) if self._journal.listens else None
         self._stopping = Stopping(
             self.task, self._spool, self._family, self._journal, self._context.settings.run
         )
@@ -273,10 +355,13 @@ class TaskRun:
             if self._news and (not more or self._tail.offset >= self.task.spool):
                 self._news = False
                 await self._heed()
+            if not more:
+                self._caught_up()
             if gone and not more:
                 return
             await self._stopping.press()
             await self._look()
+            await self._check_relay()
             if more:
                 await asyncio.sleep(0)
             else:
@@ -287,6 +372,15 @@ class TaskRun:
 
         What an earlier run has heard comes first and alone: what was asked of the task since comes after it.
         """
+        try:
+            return await self._take_next()
+        except Shrunk as problem:
+            if (torn := self._tail.finish()) is not None:
+                await self._journal.hear([torn], timestamps.now())
+            await self._restart_stdout(self._tail.offset, str(problem))
+            return True
+
+    async def _take_next(self) -> bool:
         if not self._tail.behind():
             return False
         past = self.task.spool - self._tail.offset
@@ -294,7 +388,7 @@ class TaskRun:
         if lines:
             await self._journal.hear(lines, self._moment())
         if self._context.overhear is not None and self._tail.offset >= self.task.spool:
-            self._context.overhear(self.task.session, self.task.id, self._driver.unfinished)
+            self._context.overhear(self.task.session, self.task.id, self._driver.partial_text)
         return self._tail.behind() > 0
 
     def _moment(self) -> str:
@@ -304,7 +398,7 @@ class TaskRun:
     async def _heed(self) -> None:
         """Do what was asked of the task: answers are sent, a wish to stop is passed on."""
         asked = await self._requests()
-        for ask in list(self._driver.asking):
+        for ask in list(self._driver.pending_permissions):
             if ask in asked.answers:
                 await self._journal.put(self._driver.answer(ask, asked.answers[ask]))
         await self._stopping.heed(asked)
@@ -318,12 +412,27 @@ class TaskRun:
             self._looked = time.monotonic()
             await self._family.note()
 
+    def _caught_up(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._spool.caught_up()
+
+    async def _check_relay(self, at_end: bool = False) -> None:
+        """Record what happened to the relay; a look costs a few small reads."""
+        due = at_end or time.monotonic() - self._checked_relay >= LOOK_S
+        if self._relays is None or not due:
+            return
+        self._checked_relay = time.monotonic()
+        if events := self._relays.news():
+            await self._journal.commit(events)
+
     # --- ending
 
     async def _settle(self) -> None:
         last = self._tail.finish()
         if last is not None:
             await self._journal.hear([last], self._moment())
+        await self._check_relay(at_end=True)
         cancelled_by = self._stopping.cancelled_by
         if cancelled_by is not None:
             await self._stopping.end_all()
@@ -356,7 +465,8 @@ class TaskRun:
         return await unseen.ask(self._context, self.task, agent, native_id, rest)
 
     def _native_id(self) -> str | None:
-        return self._driver.native_id or self._job.native_id
+        named = self._driver.native_id
+        return named if named is not None and self._agent.is_native_id(named) else self._job.native_id
 
 
 leavings_left = left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast import errors
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.token import Token, current
@@ -32,11 +32,13 @@ async def lineage(store: Store, session: str) -> Lineage:
 
 
 async def record(
-    store: Store, registry: Registry, session: str, native_id: str, protocol: str | None, by: str
+    store: Store, registry: AgentRegistry, session: str, native_id: str, protocol: str | None, by: str
 ) -> Lineage:
     """Make the agent's id the current token; the token of before stays in the lineage."""
     before = await lineage(store, session)
-    known = registry.get(before.agent).protocols
+    agent = registry.get(before.agent)
+    agent.check_native_id(native_id)
+    known = agent.protocols
     if protocol is not None and protocol not in known:
         raise errors.BadInput(
             f"{before.agent} has no protocol {protocol!r}", hint=f"one of {', '.join(known)}"

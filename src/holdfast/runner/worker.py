@@ -7,17 +7,20 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast import durable_io, errors, timestamps
+from holdfast.model.changes import SetStatus
+from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
-from holdfast.model.task import ACTIVE, ENDED, Owner, Turn
+from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, Task, Turn
 from holdfast.process import identity
-from holdfast.runner import finish
+from holdfast.resume.environment import Process
+from holdfast.runner import finish, launch
 from holdfast.runner.context import Context, header
 from holdfast.runner.control import is_request
 from holdfast.runner.finish import REASON, refusal
@@ -29,7 +32,7 @@ from holdfast.spool.task_dir import Spool
 
 
 class Waiting(NamedTuple):
-    """A queued task, as far as its turn goes."""
+    """A task that has not started, as far as its turn goes."""
 
     task: str
     session: str
@@ -41,13 +44,23 @@ def startable(
     running: Iterable[Waiting],
     at_once: int,
     limit_of: Callable[[str], int | None],
+    held: Collection[str] = (),
 ) -> list[str]:
-    """The tasks whose turn it is; one that must wait for its session or agent holds up none behind it."""
+    """The tasks whose turn it is; one that must wait for its session or agent holds up none behind it.
+
+    One that is `held` takes no slot; what is behind it in its session waits, too.
+    """
     active = list(running)
+    blocked: set[str] = set()
     found = []
     for waiting in queued:
         if len(active) >= at_once:
             break
+        if waiting.session in blocked:
+            continue
+        if waiting.task in held:
+            blocked.add(waiting.session)
+            continue
         limit = limit_of(waiting.agent)
         if limit is not None and sum(1 for a in active if a.agent == waiting.agent) >= limit:
             continue
@@ -62,6 +75,9 @@ def startable(
 
 log = logging.getLogger(__name__)
 
+# What a judgement rested on has changed since: look again.
+CHANGED = (errors.StaleGeneration, errors.PlanChanged, errors.KeyTaken)
+
 LEASE_S = 60.0
 LOOK_S = 1.0  # between looks at the queue when nothing was heard of it
 TIDY_S = 3600.0  # between looks for spools that were kept long enough
@@ -70,7 +86,27 @@ REST_S = 2.0  # before it is
 QUEUE_S, STEP_S = 2.0, 0.01  # to wait for another worker that looks at the queue
 LEFT_S = 60.0  # a task that ended so long ago is not being put away by anybody
 
+CLEARED_S = 5.0  # for so long a judgement counts that did not lead to a claim
+AGAIN_S, SELDOM_S = 2.0, 60.0  # before a task that waits is judged again though nothing changed
+
 WORKER = "worker"  # in a task's options: who queued it and means to run it
+
+
+class Clearance(NamedTuple):
+    """That a task may start, as long as its session is as it was judged."""
+
+    generation: int
+    seen: int  # records of its session's log
+    until: float
+
+
+class Wait(NamedTuple):
+    """What a waiting task waits for, and when it is judged again if nothing changes."""
+
+    session: str
+    processes: frozenset[Process]
+    pause: float
+    at: float  # monotonic
 
 
 class Worker:
@@ -83,6 +119,9 @@ class Worker:
         self._runs: dict[str, tuple[TaskRun, asyncio.Task[None]]] = {}
         self._falls: dict[str, int] = {}
         self._resting: dict[str, float] = {}  # tasks whose run failed, until then
+        self._cleared: dict[str, Clearance] = {}
+        self._waits: dict[str, Wait] = {}
+        self._judging: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._ears: list[asyncio.Task[None]] = []
         self._others: list[asyncio.Task[None]] = []
@@ -98,6 +137,7 @@ class Worker:
                 self._wake.clear()
                 try:
                     await self._reap()
+                    await self._reap_judging()
                     waiting = await self._turn()
                 except PASSING as problem:
                     log.warning("%s; what runs goes on", problem.message)
@@ -116,7 +156,8 @@ class Worker:
 
     async def leave(self) -> None:
         """Let go of all that it drives; the agents go on."""
-        running = [*self._others, *self._ears, *[task for _, task in self._runs.values()]]
+        running = [*self._others, *self._ears, *self._judging.values()]
+        running += [task for _, task in self._runs.values()]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -151,21 +192,118 @@ class Worker:
         active = {turn.task for turn in turns if turn.status in ACTIVE}
         self._resting = {name: until for name, until in self._resting.items() if name in active}
         await self._adopt(turns)
-        ours = {turn.task for turn in turns if turn.status == "queued" and self._is_ours(turn)}
+        ours = {turn.task for turn in turns if turn.status in PENDING and self._is_ours(turn)}
         if ours:
-            async with self._queue() as free:
-                turns = await self._store.turns() if free else []
-                due = {*self._startable(turns)} & ours - {*self._runs}
-                # Together, so that the claims are one transaction; they are handed in in order.
-                await asyncio.gather(*[self._start(turn) for turn in turns if turn.task in due])
+            await self._judge(turns, ours)
+            if ours & {*self._cleared}:
+                await self._claim(ours)
         return len(ours) + len(self._resting)
 
-    def _startable(self, turns: list[Turn]) -> list[str]:
+    async def _claim(self, ours: set[str]) -> None:
+        """Claim what was judged and has its turn."""
+        async with self._queue() as free:
+            turns = await self._store.turns() if free else []
+            pending = {turn.task for turn in turns if turn.status in PENDING}
+            due = {*self._startable(turns, pending - {*self._cleared})} & ours - {*self._runs}
+            # Together, so that the claims are one transaction; they are handed in in order.
+            await asyncio.gather(*[self._start(turn) for turn in turns if turn.task in due])
+
+    def _startable(self, turns: list[Turn], held: Collection[str]) -> list[str]:
         here = [turn for turn in turns if self._context.node.owns(turn.host)]
         active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
-        queued = [_waiting(turn) for turn in here if turn.status == "queued"]
+        pending = [_waiting(turn) for turn in here if turn.status in PENDING]
         settings = self._context.settings
-        return startable(queued, active, settings.run.at_once, lambda agent: settings.of(agent).at_once)
+        at_once, limit_of = settings.run.at_once, lambda agent: settings.of(agent).at_once
+        return startable(pending, active, at_once, limit_of, held)
+
+    # --- judging before the claim: what has to wait takes no slot
+
+    async def _judge(self, turns: list[Turn], ours: set[str]) -> None:
+        """Begin to judge the tasks that have their turn, and those whose wait may be over."""
+        now = time.monotonic()
+        self._cleared = {
+            turn.task: cleared
+            for turn in turns
+            if (cleared := self._cleared.get(turn.task)) is not None
+            and cleared.until > now
+            and cleared.generation == turn.generation
+            and turn.status in PENDING
+        }
+        self._waits = {turn.task: self._waits[turn.task] for turn in turns if turn.task in self._waits}
+        held = await self._unchanged({turn.task for turn in turns if turn.status == "waiting"})
+        for turn in turns:
+            if turn.status == "waiting" and turn.not_before is not None:
+                held |= {turn.task} if turn.not_before > timestamps.now() else set()
+        due = {*self._startable(turns, held)} & ours
+        for name in due - {*self._cleared} - {*self._judging} - {*self._runs}:
+            judging = asyncio.create_task(self._judge_one(name), name=f"judge {name}")
+            judging.add_done_callback(self._judged)
+            self._judging[name] = judging
+
+    def _judged(self, judging: asyncio.Task[None]) -> None:
+        if not judging.cancelled() and judging.exception() is None:  # else at the next look
+            self._wake.set()
+
+    async def _unchanged(self, waiting: set[str]) -> set[str]:
+        """The waiting tasks that need no new judgement: what they wait for is as it was."""
+        known = {name: self._waits[name] for name in waiting if name in self._waits}
+        if not known:
+            return set()
+        now = time.monotonic()
+        table: set[tuple[int, str]] = set()
+        if any(wait.processes for wait in known.values()):
+            sight = await self._watchman.look(now - LOOK_S)
+            table = {(process.pid, process.command) for process in sight.table.values()}
+        return {
+            name
+            for name, wait in known.items()
+            if now < wait.at and all((one.pid, one.command) in table for one in wait.processes)
+        }
+
+    async def _judge_one(self, name: str) -> None:
+        task = await self._store.task(name)
+        session = await self._store.session(task.session)
+        try:
+            judged = await launch.judge_pending(self._context, task, session)
+        except errors.HoldfastError as problem:
+            if isinstance(problem, (*PASSING, *CHANGED)):
+                raise
+            await self._refuse(task, problem)
+            return
+        now = time.monotonic()
+        if judged.seen is not None:
+            self._cleared[name] = Clearance(task.generation, judged.seen, now + CLEARED_S)
+        elif judged.step is not None:
+            before = self._waits.get(name)
+            same = before is not None and before.processes == judged.processes
+            pause = min(before.pause * 2, SELDOM_S) if before is not None and same else AGAIN_S
+            rest = min(pause, *[each for each in judged.step.decided_in if each > 0], SELDOM_S)
+            self._waits[name] = Wait(task.session, judged.processes, pause, now + rest)
+
+    async def _refuse(self, task: Task, problem: errors.HoldfastError) -> None:
+        """It cannot start, and waiting would not help: say why, and end it."""
+        event = NewEvent("error", {"text": problem.message, "code": problem.code, "hint": problem.hint})
+        outcome = {"code": problem.code, "hint": problem.hint}
+        change = SetStatus(status="failed", reason=header(problem.message, REASON), outcome=outcome)
+        with suppress(errors.Refused, errors.NotFound):  # somebody has it meanwhile, or it is deleted
+            await self._store.commit(Commit(task.session, [event, change], task=task.id))
+
+    async def _reap_judging(self) -> None:
+        for name, judging in list(self._judging.items()):
+            if not judging.done():
+                continue
+            del self._judging[name]
+            problem = judging.exception()
+            if problem is None or isinstance(problem, CHANGED):  # looked at again at the next turn
+                continue
+            if isinstance(problem, PASSING):
+                log.warning("task %s cannot be judged yet: %s", name, problem.message)
+                continue
+            log.error("task %s could not be judged", name, exc_info=problem)
+            self._falls[name] = self._falls.get(name, 0) + 1
+            if self._falls[name] >= FALLS:
+                text = f"Holdfast could not judge this task: {type(problem).__name__}: {problem}"
+                await self._refuse(await self._store.task(name), errors.HoldfastError(text))
 
     def _is_ours(self, turn: Turn) -> bool:
         """Whether this worker may start it: one that another living worker queued is that one's."""
@@ -181,7 +319,7 @@ class Worker:
             task = await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
         except errors.Refused:  # taken by another, archived, or its conversation is driven elsewhere
             return
-        await self._run(task.id)
+        await self._run(task.id, self._cleared.pop(turn.task, None))
 
     async def _adopt(self, turns: list[Turn]) -> None:
         for turn in turns:
@@ -260,10 +398,11 @@ class Worker:
 
     # --- runs
 
-    async def _run(self, task_id: str) -> None:
+    async def _run(self, task_id: str, cleared: Clearance | None = None) -> None:
         task = await self._store.task(task_id)
         session = await self._store.session(task.session)
-        run = TaskRun(self._context, self._watchman, task, session)
+        judged = cleared is not None and session.events == cleared.seen + 1  # the claim is one record
+        run = TaskRun(self._context, self._watchman, task, session, judged=judged)
         running = asyncio.create_task(run.run(), name=task_id)
         running.add_done_callback(lambda _: self._wake.set())
         self._runs[task_id] = (run, running)
@@ -307,12 +446,15 @@ class Worker:
                 async for news in self._store.follow(cursor):
                     cursor = news.cursor
                     for change in news.changes:
-                        self._heard(change.event)
+                        self._heard(change.session, change.event)
             except PASSING as problem:
                 log.warning("%s; listening again soon", problem.message)
                 await asyncio.sleep(LOOK_S)
 
-    def _heard(self, event: Event) -> None:
+    def _heard(self, session: str, event: Event) -> None:
+        for name, wait in self._waits.items():
+            if wait.session == session and event.task != name:
+                self._waits[name] = wait._replace(at=0.0)
         if event.task in self._runs and is_request(event):
             self._runs[event.task][0].wake()
         elif event.kind in ("task", "session") and event.body.get("op") != "deliver":  # that moves no queue

@@ -74,6 +74,12 @@ update session set seq = :seq, messages = :messages, updated_at = :updated_at wh
 insert into log (kind, at, replayed, origin, body, seq, id, n, task, spool, last)
 values (:kind, :at, :replayed, :origin, :body, :seq, :id, :n, :task, :spool, :last)
 
+-- name: put_record
+-- Only recovery changes a record: one that was altered in the file gets back what its mirror proves.
+update log set kind = :kind, at = :at, task = :task, replayed = :replayed, origin = :origin, spool = :spool,
+  last = :last, body = :body
+where n = :n and seq = :seq
+
 -- name: last_log
 select coalesce(max(id), 0) from log
 
@@ -119,12 +125,14 @@ where t.agent = :agent and t.native_id = :native_id order by s.id
 
 -- name: task
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
-  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
 from task t join session s on s.n = t.n where t.id = :id
 
 -- name: tasks
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
-  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
 where (:session = '' or s.id = :session) and (:status = '' or t.status = :status)
   and (s.state <> 'deleted' or s.id = :session)
@@ -132,7 +140,8 @@ order by t.place limit :limit
 
 -- name: latest_tasks
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
-  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
 where (:session = '' or s.id = :session) and (:status = '' or t.status = :status)
   and (:cwd = '' or s.cwd = :cwd)
@@ -142,7 +151,8 @@ order by t.place desc limit :limit
 
 -- name: interrupted_tasks
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
-  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
 where t.status = 'interrupted' and s.state = 'live'
   and t.place = (select max(l.place) from task l where l.n = t.n)
@@ -176,7 +186,7 @@ select id from task where id like :pattern order by id limit 2
 select t.id from task t where t.n = :n and t.status in ('running', 'unreachable')
 
 -- name: open_tasks
-select t.id from task t where t.n = :n and t.status in ('running', 'unreachable', 'queued') order by t.place
+select t.id from task t where t.n = :n and t.status in ('running', 'unreachable', 'queued', 'waiting') order by t.place
 
 -- name: retried
 select id from task where retry_of = :retry_of
@@ -195,9 +205,10 @@ select t.id, t.generation, s.agent, s.host, t.n from task t join session s on s.
 where t.status = 'queued' and s.state = 'live' order by t.place
 
 -- name: turns
-select t.id as task, s.id as session, s.agent, s.host, t.status, t.generation, t.owner, t.lease_until, t.options
+select t.id as task, s.id as session, s.agent, s.host, t.status, t.generation, t.owner, t.lease_until, t.options,
+  t.not_before
 from task t join session s on s.n = t.n
-where t.status in ('running', 'unreachable') or (t.status = 'queued' and s.state = 'live')
+where t.status in ('running', 'unreachable') or (t.status in ('queued', 'waiting') and s.state = 'live')
 order by t.place
 
 -- name: unrecorded
@@ -213,13 +224,15 @@ where not exists (select 1 from log l where l.n = lone.n and l.kind = 'notice' a
 
 -- name: put_task
 insert into task (id, n, place, prompt, status, queued_at, delivery, options, owner, generation,
-  lease_until, spool, reason, outcome, retry_of, started_at, ended_at)
+  lease_until, spool, reason, outcome, retry_of, started_at, ended_at, waiting_for, not_before)
 values (:id, :n, (select coalesce(max(place), 0) + 1 from task), :prompt, :status, :queued_at, :delivery,
-  :options, :owner, :generation, :lease_until, :spool, :reason, :outcome, :retry_of, :started_at, :ended_at)
+  :options, :owner, :generation, :lease_until, :spool, :reason, :outcome, :retry_of, :started_at, :ended_at,
+  :waiting_for, :not_before)
 on conflict (id) do update set status = excluded.status, delivery = excluded.delivery,
   owner = excluded.owner, generation = excluded.generation, lease_until = excluded.lease_until,
   spool = excluded.spool, reason = excluded.reason, outcome = excluded.outcome,
-  started_at = excluded.started_at, ended_at = excluded.ended_at
+  started_at = excluded.started_at, ended_at = excluded.ended_at, waiting_for = excluded.waiting_for,
+  not_before = excluded.not_before
 
 -- name: put_spool
 update task set spool = :spool where id = :id

@@ -61,7 +61,8 @@ def _open_made(location: Location) -> apsw.Connection | None:
     with translated(location.address):
         db = open_reader(location.address)
         try:
-            if migrations.check(db, location.address):
+            if version := migrations.check(db, location.address):
+                migrations.show_as_newest(db, version)
                 return db
             if db.execute("select 1 from sqlite_schema limit 1").get is not None:
                 raise StoreUnreadable(f"{location.address} has no tables of Holdfast's")

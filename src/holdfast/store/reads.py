@@ -71,7 +71,7 @@ def read_metadata(stored: bytes) -> tuple[Json | None, str | None]:
 def task_view(row: Json) -> Json:
     """A task's row as it is shown."""
     view = dict(row)
-    for name in ("prompt", "options", "owner", "outcome"):
+    for name in ("prompt", "options", "owner", "outcome", "waiting_for"):
         text = view[name]
         view[name] = None if text is None else json.loads(text)
     return view
@@ -88,6 +88,7 @@ def listed_task_view(row: Json) -> Json:
             ("options", {}),
             ("owner", None),
             ("outcome", None),
+            ("waiting_for", None),
         ):
             try:
                 view[name] = None if row[name] is None else json.loads(row[name])

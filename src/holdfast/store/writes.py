@@ -15,7 +15,7 @@ from holdfast.model.commit import Commit, Decision, Draft, Prepared, decide, pre
 from holdfast.model.event import CHANGE_KINDS, CONVERSATION
 from holdfast.model.json_codec import check_plain, encode
 from holdfast.model.projection import View, replace
-from holdfast.model.task import ACTIVE, Owner, Task
+from holdfast.model.task import ACTIVE, PENDING, Owner, Task
 from holdfast.model.token import TokenRules
 from holdfast.store import reads
 from holdfast.store import rows as tables
@@ -168,17 +168,17 @@ async def claim(
     loaded = await tables.load(sql, session, metadata=False, tokens=False, active=False, task=task_id)
     assert loaded is not None
     task = loaded.view.tasks[task_id]
-    if task.generation != generation or not (task.status == "queued" or task.status in ACTIVE):
+    if task.generation != generation or not (task.status in PENDING or task.status in ACTIVE):
         raise errors.StaleGeneration(
             f"task {task_id} is {task.status} in generation {task.generation}",
             generation=task.generation,
             status=task.status,
         )
-    if task.status == "queued" and loaded.view.session and loaded.view.session.state == "archived":
+    if task.status in PENDING and loaded.view.session and loaded.view.session.state == "archived":
         raise errors.IllegalChange(
             f"session {session} is archived; its prompts wait", hint="unarchive it to run them"
         )
-    if task.status == "queued" and (rivals := await sql.rows("rivals", task=task_id, n=loaded.n)):
+    if task.status in PENDING and (rivals := await sql.rows("rivals", task=task_id, n=loaded.n)):
         raise errors.SessionRunning(f"task {rivals[0][0]} drives the same conversation", task=rivals[0][0])
     change = c.ClaimTask(owner=owner, generation=generation + 1, lease_until=lease_until)
     commit = Commit(session, [change], task=task_id)
@@ -266,7 +266,7 @@ async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
     others = [task for (task,) in await sql.rows("open_tasks", n=row["n"]) if task != own]
     if moved is not None:
         found = await reads.task(sql, moved[0])
-        if found["generation"] != moved[1] or found["status"] != "running":
+        if found["generation"] != moved[1] or found["status"] not in PENDING:
             raise errors.StaleGeneration(f"task {moved[0]} is {found['status']} in {found['generation']}")
     elif others and not wanted.queue:
         raise errors.SessionRunning(
@@ -295,7 +295,7 @@ async def _retire(sql: Sql, old: Replacing, session: str, task: str, rules: Toke
     archive = Commit(old.session, [c.Archive(by=old.by, reason=old.reason)])
     prepared = prepare(archive, timestamps.now())
     if old.moved is not None:
-        await _write(sql, _gone_on(old.session, *old.moved, session=session, task=task), rules)
+        await _write(sql, _gone_on(old.session, old.moved[0], session=session, task=task), rules)
     await write(sql, archive, prepared, rules)
 
 
@@ -304,16 +304,16 @@ async def _move(sql: Sql, old: str, session: str, tasks: list[str], rules: Token
     for name in tasks:
         found = tables.as_task(await reads.task(sql, name))
         new = ids.new(ids.TASK)
-        await _write(sql, _gone_on(old, name, None, session=session, task=new), rules)
+        await _write(sql, _gone_on(old, name, session=session, task=new), rules)
         queue = c.QueueTask(prompt=found.prompt, options=found.options, retry_of=name)
         await _write(sql, Commit(session, [queue], task=new), rules)
 
 
-def _gone_on(old: str, moved: str, generation: int | None, *, session: str, task: str) -> Commit:
+def _gone_on(old: str, moved: str, *, session: str, task: str) -> Commit:
     outcome: dict[str, Any] = {"moved_to": {"session": session, "task": task}}
     reason = f"it goes on as task {task} of session {session}"
     change = c.SetStatus(status="cancelled", reason=reason, outcome=outcome)
-    return Commit(old, [change], task=moved, generation=generation)
+    return Commit(old, [change], task=moved)
 
 
 async def _write(sql: Sql, commit: Commit, rules: TokenRules) -> None:

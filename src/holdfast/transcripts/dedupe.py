@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.model.json_codec import text
 
-BORDER = "replayed"  # the code of the notice behind what was replayed
+MAX_COMPARED = 32 * 1024 * 1024  # characters of a block in parts that is put together to be compared
+REPLAY_MARKER = "replayed"  # the code of the notice behind what was replayed
 
-Said = Callable[[str, dict[str, Any]], tuple[str, ...] | None]
+Wording = Callable[[str, dict[str, Any]], tuple[str, ...] | None]
 
 # What says the same in a stream and in a store; times, durations and the agent's marks differ.
 _SAME = {
@@ -29,15 +30,16 @@ _SAME = {
 }
 
 
-class Known:
+class KnownEvents:
     """What a log has, as far as it matters for meeting the same things again."""
 
-    def __init__(self, said: Said | None = None) -> None:
+    def __init__(self, said: Wording | None = None) -> None:
         """`said` tells what an event says where a stream and a store of one agent word it differently."""
         self._wording = said
         self._origins: dict[Origin, bytes | None] = {}  # what each says; None once it was met
         self._begun: dict[bytes, deque[str]] = {}  # calls of the log that none of the past has met
         self._ended: set[str] = set()  # calls of the log that have a summary
+        self._parts: list[str] = []  # of the block that is being taken in
         self._halves: list[tuple[str, str]] = []  # what the log has of blocks that were cut off, by kind
         self._names: dict[str, str | None] = {}  # calls of the past by their name in the log; None: not there
         self.unmarked = False  # replayed events stand at its end without their border
@@ -47,12 +49,15 @@ class Known:
         """Take in one record of the log."""
         if event.kind not in _SAME:
             return
-        if event.kind == "notice" and event.body.get("code") == BORDER:
+        if event.kind == "notice" and event.body.get("code") == REPLAY_MARKER:
             self.unmarked = False
             return
         self.unmarked |= event.replayed
         if event.body.get("cut"):
             self._halves.append((event.kind, str(_plain(event.body.get("text")))))
+            return
+        if "part" in event.body:
+            self._add_part(event)
             return
         digest = self._digest(event.kind, event.body)
         self._said[digest] += 1
@@ -62,6 +67,17 @@ class Known:
             self._begun.setdefault(digest, deque()).append(str(event.body.get("call")))
         elif event.kind == "tool_summary":
             self._ended.add(str(event.body.get("call")))
+
+    def _add_part(self, event: Event | NewEvent) -> None:
+        """One part of a block that was too long for one record; a store has the block whole."""
+        if event.origin is not None:
+            self._origins[event.origin] = None
+        text = str(event.body.get("text"))
+        self._parts = [text] if event.body["part"] == 1 else [*self._parts, text]
+        if sum(map(len, self._parts)) > MAX_COMPARED:
+            self._parts = []  # such a block meets the store's by its origin or not at all
+        elif not event.body.get("more") and self._parts:
+            self._said[self._digest(event.kind, {"text": "".join(self._parts)})] += 1
 
     def missing(self, past: Iterable[NewEvent]) -> Iterator[NewEvent]:
         """Those of the past that the log lacks, in order; each record of the log meets one at most."""

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.driver import Out, make
+from holdfast.agents.driver import DriverOutput, make
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import check_plain, encode
 from holdfast.transcripts import jsonl as lines
@@ -49,7 +49,7 @@ def _put(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return copy
 
 
-def _look(out: Out | None) -> None:
+def _look(out: DriverOutput | None) -> None:
     for entry in out.entries if out is not None else []:
         if isinstance(entry, NewEvent):
             check(entry)
@@ -66,18 +66,18 @@ def _look(out: Out | None) -> None:
 def test_anything_may_be_anywhere(data: st.DataObject) -> None:
     recording = data.draw(st.sampled_from(RECORDINGS))
     driver = make(recording.agent, recording.job)
-    _look(driver.open())
+    _look(driver.start_messages())
     changed = data.draw(st.sets(st.integers(0, len(recording.lines) - 1), min_size=1, max_size=4))
     for i, line in enumerate(recording.lines):
         if i in changed:
             record = json.loads(line)
             place = data.draw(st.sampled_from(_places(record)))
             line = json.dumps(_put(record, place, data.draw(st.sampled_from(ODD)))).encode()
-        _look(driver.hear(line))
-        for ask in list(driver.asking)[:1]:
+        _look(driver.on_line(line))
+        for ask in list(driver.pending_permissions)[:1]:
             if data.draw(st.booleans()):
                 _look(driver.answer(ask, "allow"))
     _look(driver.interrupt())
-    _look(driver.close())
+    _look(driver.on_eof())
     if driver.final is not None:
         encode(driver.final)

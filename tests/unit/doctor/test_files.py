@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_missing_file_is_created(tmp_path: Path) -> None:
     path = folder(tmp_path) / "session.json"
-    files.put(staged(tmp_path), str(path), None, files.mark_of(OURS, 0o640), f"{path}.tmp")
+    files.replace_file(staged(tmp_path), str(path), None, files.digest_bytes(OURS, 0o640), f"{path}.tmp")
     assert path.read_bytes() == OURS and path.stat().st_mode & 0o777 == 0o640
     assert os.listdir(path.parent) == ["session.json"]
 
@@ -39,7 +39,7 @@ def test_a_file_that_came_into_being_meanwhile_is_not_overwritten(tmp_path: Path
     path.write_bytes(THEIRS)
     before = path.stat()
     with pytest.raises(errors.PlanChanged):
-        files.put(staged(tmp_path), str(path), None, files.mark_of(OURS), f"{path}.tmp")
+        files.replace_file(staged(tmp_path), str(path), None, files.digest_bytes(OURS), f"{path}.tmp")
     assert path.read_bytes() == THEIRS
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert os.listdir(path.parent) == ["session.json"], "no temporary file stays"
@@ -58,7 +58,7 @@ def test_of_many_that_create_one_file_at_once_one_wins(tmp_path: Path) -> None:
             kept = staged(tmp_path, data, f"{path.name}-{number}")
             start.wait()
             try:
-                files.put(kept, str(path), None, files.mark_of(data), f"{path}.{number}.tmp")
+                files.replace_file(kept, str(path), None, files.digest_bytes(data), f"{path}.{number}.tmp")
             except errors.PlanChanged:
                 return None
             return data
@@ -71,8 +71,8 @@ def test_of_many_that_create_one_file_at_once_one_wins(tmp_path: Path) -> None:
 def test_a_changed_file_is_not_replaced(tmp_path: Path) -> None:
     path = folder(tmp_path) / "session.json"
     path.write_bytes(b"old")
-    expected = files.mark(str(path))
+    expected = files.digest_file(str(path))
     path.write_bytes(THEIRS)
     with pytest.raises(errors.PlanChanged):
-        files.put(staged(tmp_path), str(path), expected, files.mark_of(OURS), f"{path}.tmp")
+        files.replace_file(staged(tmp_path), str(path), expected, files.digest_bytes(OURS), f"{path}.tmp")
     assert path.read_bytes() == THEIRS and os.listdir(path.parent) == ["session.json"]

@@ -13,15 +13,15 @@ from holdfast.resume.facts import Ended, Facts
 from holdfast.resume.log_evidence import Gap
 from holdfast.resume.rules import ROWS, SOUND, row_of
 from holdfast.resume.verdict import judge, passes, told, wants_brief
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import HARMLESS, TranscriptProblem
 from tests.support import verdict_facts as resume_facts
 from tests.support.verdict_facts import but, store
 
 PROCESS = Process(4711, "/usr/bin/make all")
 GAP = Gap("tool_summary", 7, "c1", "shell make")
 CUT_GAP = Gap("tool_progress", 9, "c2", "shell make install", cut=True)
-MINUTE = Problem("resume_destroys_history", "too early", {"how": "same_minute", "until": "later"})
-RESET = Problem("resume_destroys_history", "it would be reset", {"how": "reset"})
+MINUTE = TranscriptProblem("resume_destroys_history", "too early", {"how": "same_minute", "until": "later"})
+RESET = TranscriptProblem("resume_destroys_history", "it would be reset", {"how": "reset"})
 
 # facts, what they come to, the codes of the reasons, a word of the first reason, and whether there is a brief
 CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
@@ -205,7 +205,7 @@ def test_every_row_has_a_case_and_a_code_of_its_own() -> None:
 def test_every_group_of_problems_has_its_row() -> None:
     assert set(rules.STORE) <= {row.code for row in ROWS}
     named = [code for codes in rules.STORE.values() for code in codes]
-    assert len(set(named)) == len(named) and rules.HARMLESS.isdisjoint(named)
+    assert len(set(named)) == len(named) and HARMLESS.isdisjoint(named)
 
 
 def test_a_copy_is_made_only_where_every_reason_allows_it() -> None:
@@ -232,10 +232,13 @@ STATUSES = ("queued", "running", "unreachable", "succeeded", "failed", "cancelle
 names = st.text("abc/:4", min_size=1, max_size=6)
 processes = st.lists(st.builds(Process, st.integers(1, 99999), names), max_size=2).map(tuple)
 codes = st.sampled_from(
-    [*(code for group in rules.STORE.values() for code in group), *rules.HARMLESS, "odd", "index_stale"]
+    [*(code for group in rules.STORE.values() for code in group), *HARMLESS, "odd", "index_stale"]
 )
 problems = st.builds(
-    Problem, codes, names, st.sampled_from([{}, {"how": "same_minute", "until": "x"}, {"how": "reset"}])
+    TranscriptProblem,
+    codes,
+    names,
+    st.sampled_from([{}, {"how": "same_minute", "until": "x"}, {"how": "reset"}]),
 )
 stores = st.builds(
     lambda sound, problems, dangling, cwd: store(sound=sound, problems=problems, dangling=dangling, cwd=cwd),

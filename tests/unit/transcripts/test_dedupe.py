@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.event import Event, NewEvent, Origin
-from holdfast.transcripts.dedupe import BORDER, Known
+from holdfast.transcripts.dedupe import REPLAY_MARKER, KnownEvents
 
 AT = "2026-01-01T00:00:00.000000Z"
 
@@ -23,8 +23,8 @@ def call(id: str, origin: bool = True) -> list[NewEvent]:
     ]
 
 
-def known(*events: NewEvent) -> Known:
-    found = Known()
+def known(*events: NewEvent) -> KnownEvents:
+    found = KnownEvents()
     for seq, event in enumerate(events, 1):
         found.add(Event(seq, event.kind, event.body, AT, "t", event.replayed, event.origin))
     return found
@@ -55,7 +55,7 @@ def test_a_call_that_was_begun_here_is_ended_here() -> None:
 
 def test_a_border_that_is_missing_is_noticed() -> None:
     replayed = NewEvent("user", {"text": "x"}, replayed=True)
-    border = NewEvent("notice", {"text": "", "code": BORDER}, replayed=True)
+    border = NewEvent("notice", {"text": "", "code": REPLAY_MARKER}, replayed=True)
     assert known(replayed).unmarked
     assert not known(replayed, border).unmarked
     assert not known(NewEvent("user", {"text": "x"})).unmarked
@@ -111,3 +111,16 @@ def test_what_was_cut_off_here_meets_as_much_of_it_and_not_more() -> None:
     whole = said("I was about to go", "1")
     assert missing([cut], [whole]) == [whole]
     assert missing([cut], [said("I was", "1"), said("I was", "2")]) == [said("I was", "2")]
+
+
+@given(st.lists(st.text(min_size=1, max_size=5), min_size=2, max_size=6))
+def test_a_block_that_the_log_has_in_parts_meets_the_whole_one(texts: list[str]) -> None:
+    parts = [
+        NewEvent(
+            "assistant", {"text": text, "part": number, **({"more": True} if number < len(texts) else {})}
+        )
+        for number, text in enumerate(texts, 1)
+    ]
+    whole = said("".join(texts), "1")
+    assert missing(parts, [whole, said("and more", "2")]) == [said("and more", "2")]
+    assert missing(parts[:-1], [whole]) == [whole]

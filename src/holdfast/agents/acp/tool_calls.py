@@ -8,16 +8,18 @@ import msgspec
 
 from holdfast.agents.acp import content
 from holdfast.agents.acp import content as naming
-from holdfast.agents.acp.content import Origins
+from holdfast.agents.acp.content import AcpOrigins
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import decode
 
 _OUTCOMES = {"completed": "ok", "failed": "error"}
 UNKNOWN = ("interrupted", "The agent ended without telling how this call ended; it may have run.")
+MAX_PRINTED = 4 * 1024 * 1024  # characters of one call
+_PRINTED_MORE = "\n[more was printed than is kept]"
 _KEPT = ("kind", "title", "content", "rawInput", "rawOutput")
 
 
-class Call(msgspec.Struct):
+class AcpToolCall(msgspec.Struct):
     """One tool call, as far as it has been told."""
 
     id: str
@@ -26,6 +28,7 @@ class Call(msgspec.Struct):
     streamed: dict[str, Any] | None = None  # the input, where it came as content
     diffs: list[dict[str, Any]] = []  # the last that were shown, maybe only with the permission request
     printed: list[str] = []  # by a terminal of the agent's own
+    printed_size: int = 0
     begun: bool = False
     ended: bool = False
 
@@ -47,7 +50,7 @@ class Call(msgspec.Struct):
         """Keep what an update tells."""
         before = self.told.get("rawInput")
         self.told.update({key: update[key] for key in _KEPT if update.get(key) is not None})
-        self.printed.append(content.printed(update))
+        self._print(content.printed(update))
         self.diffs = content.diffs(update.get("content")) or self.diffs
         raw = self.told.get("rawInput")
         if isinstance(before, dict) and isinstance(raw, dict):
@@ -57,21 +60,32 @@ class Call(msgspec.Struct):
             # Kimi asks for a permission before it gives the input in any other way.
             self.streamed = _object(content.shown(update.get("content"))) or self.streamed
 
+    def _print(self, text: str) -> None:
+        """Keep what a terminal printed, up to a limit."""
+        room = MAX_PRINTED - self.printed_size
+        if text and room > 0:
+            self.printed.append(text if len(text) <= room else text[:room] + _PRINTED_MORE)
+            self.printed_size += len(text)
 
-class Calls:
+    def release(self) -> None:
+        """Forget what only a call without an end needs; a long task has thousands of calls."""
+        self.name, self.told, self.streamed, self.diffs, self.printed = self.label, {}, None, [], []
+
+
+class AcpToolCalls:
     """All calls of one process, by the id the agent uses."""
 
-    def __init__(self, origins: Origins):
+    def __init__(self, origins: AcpOrigins):
         self.open: dict[str, str] = {}  # those that were announced and did not end: id and name
         self._origins = origins
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, AcpToolCall] = {}
         self._ids: set[str] = set()
 
-    def get(self, told: Any) -> Call | None:
+    def get(self, told: Any) -> AcpToolCall | None:
         """The call of that id, as the agent says it."""
         return self._calls.get(told) if isinstance(told, str) else None
 
-    def hear(self, update: dict[str, Any], asked: bool = False, stopped: bool = False) -> list[NewEvent]:
+    def on_update(self, update: dict[str, Any], asked: bool = False, stopped: bool = False) -> list[NewEvent]:
         """What follows from an update of a call.
 
         `asked`: it comes with a permission request. `stopped`: the agent was told to stop; Gemini and
@@ -83,7 +97,7 @@ class Calls:
         call = self._calls.get(told)
         first = call is None
         if call is None:
-            call = self._calls[told] = Call(self._free_id(told))
+            call = self._calls[told] = AcpToolCall(self._free_id(told))
         if call.ended:
             return []
         call.take(update)
@@ -110,17 +124,18 @@ class Calls:
             events.append(self._end(call, *why.get(call.id, UNKNOWN), known=False))
         return events
 
-    def _begin(self, call: Call) -> NewEvent:
+    def _begin(self, call: AcpToolCall) -> NewEvent:
         call.begun = True
         body = {"call": call.id, "name": call.label, "input": call.input}
         return NewEvent("tool_progress", body, origin=self._origins.of("call", call.id))
 
-    def _end(self, call: Call, outcome: str, output: str, known: bool = True) -> NewEvent:
+    def _end(self, call: AcpToolCall, outcome: str, output: str, known: bool = True) -> NewEvent:
         call.ended = True
         self.open.pop(call.id, None)
         body: dict[str, Any] = {"call": call.id, "name": call.label, "outcome": outcome, "output": output}
         if call.diffs:
             body["diff"] = call.diffs
+        call.release()
         # An end that the agent did not tell has no origin: what its store may tell is another record.
         return NewEvent("tool_summary", body, origin=self._origins.of("result", call.id) if known else None)
 
@@ -131,7 +146,7 @@ class Calls:
         return free
 
 
-def _is_known(call: Call, update: dict[str, Any], first: bool) -> bool:
+def _is_known(call: AcpToolCall, update: dict[str, Any], first: bool) -> bool:
     """Whether its input is all there.
 
     OpenCode announces a call as pending with nothing but its cwd; Kimi streams the input as content of an
@@ -154,7 +169,7 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _output(call: Call, update: dict[str, Any]) -> str:
+def _output(call: AcpToolCall, update: dict[str, Any]) -> str:
     """The text of a result: the raw one if that is text, else what is shown, else what the raw one holds."""
     raw = update.get("rawOutput")
     if isinstance(raw, str) and raw:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.acp import content
-from holdfast.agents.acp.content import Origins
-from holdfast.agents.acp.tool_calls import Calls
-from holdfast.model.event import NewEvent
-from holdfast.transcripts.jsonl import line_notice as notice
+from holdfast.agents.acp.content import AcpOrigins
+from holdfast.agents.acp.tool_calls import AcpToolCalls
+from holdfast.agents.driver import MAX_BLOCK
+from holdfast.model.event import NewEvent, Origin
+from holdfast.transcripts.jsonl import notice_event as notice
 
 _SPOKEN = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
 # Nothing for a log: menus, modes and settings; the user's words we wrote ourselves.
@@ -33,12 +34,12 @@ def shows_acceptance(update: dict[str, Any]) -> bool:
     return isinstance(kind, str) and kind not in _NO_ACCEPTANCE
 
 
-class Updates:
+class AcpUpdates:
     """Chunks joined, calls folded, usage kept."""
 
-    def __init__(self, origins: Origins):
+    def __init__(self, origins: AcpOrigins):
         self._origins = origins
-        self.calls = Calls(origins)
+        self.calls = AcpToolCalls(origins)
         self.usage: dict[str, Any] = {}
         self.answer: str | None = None  # the last text that was said
         self.spoke = False  # since the last word of a tool
@@ -46,11 +47,13 @@ class Updates:
         self._kind: str | None = None  # of the block that is being said
         self._message: str | None = None
         self._pieces: list[str] = []
+        self._size = 0  # characters of them
+        self._part = 0  # parts of this block that are in the log already
         self._blocks: dict[str, int] = {}  # message: how many blocks of it are in the log
         self._said = 0
         self._plan: str | None = None
 
-    def hear(self, update: dict[str, Any], stopped: bool = False) -> list[NewEvent]:
+    def on_update(self, update: dict[str, Any], stopped: bool = False) -> list[NewEvent]:
         """The events that an update completes; `stopped`: the agent was told to stop."""
         kind = update.get("sessionUpdate")
         if not isinstance(kind, str):
@@ -59,7 +62,7 @@ class Updates:
             return self._piece(_SPOKEN[kind], update)
         if kind in ("tool_call", "tool_call_update"):
             self.spoke, self.did_anything = False, True
-            events = self.calls.hear(update, stopped=stopped)
+            events = self.calls.on_update(update, stopped=stopped)
             return [*self.flush(), *events] if events or kind == "tool_call" else []
         if kind in ("plan", "plan_update"):
             return self._new_plan(update)
@@ -69,22 +72,49 @@ class Updates:
         return [] if kind in _QUIET else [*self.flush(), _unknown(update)]
 
     def flush(self) -> list[NewEvent]:
-        """The block that was being said, whole."""
-        kind, text = self._kind, content.mended("".join(self._pieces))
-        message, self._kind, self._message, self._pieces = self._message, None, None, []
-        if kind is None or not text:
-            return []
-        self.did_anything = True
-        if kind == "assistant":
-            self.answer, self.spoke = text, True
-        if message is None:
-            self._said += 1
-            return [NewEvent(kind, {"text": text}, origin=self._origins.here("said", str(self._said)))]
-        part = self._blocks.get(message, 0)
-        self._blocks[message] = part + 1
-        return [NewEvent(kind, {"text": text}, origin=self._origins.of("message", message, part))]
+        """The block that was being said, or the last part of it."""
+        text = content.mended("".join(self._pieces))
+        events = [self._said_event(text, more=False)] if self._kind is not None and text else []
+        self._kind, self._message, self._pieces, self._size, self._part = None, None, [], 0, 0
+        return events
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def _full_parts(self) -> list[NewEvent]:
+        """The parts that a block too long for one event has by now; its rest stays here."""
+        if self._size <= MAX_BLOCK:
+            return []
+        text, events = content.mended("".join(self._pieces)), []
+        while len(text) > MAX_BLOCK:
+            # Not between the halves of a character.
+            cut = MAX_BLOCK - ("\ud800" <= text[MAX_BLOCK - 1] <= "\udbff")
+            self._part += 1
+            events.append(self._said_event(text[:cut], more=True))
+            text = text[cut:]
+        self._pieces, self._size = [text], len(text)
+        return events
+
+    def _said_event(self, text: str, more: bool) -> NewEvent:
+        assert self._kind is not None
+        self.did_anything = True
+        body: dict[str, Any] = {"text": text}
+        if more:
+            body.update(part=self._part, more=True)
+        elif self._part:
+            body["part"] = self._part + 1
+        if self._kind == "assistant":
+            self.spoke = True
+            if body.get("part", 1) == 1:
+                self.answer = text
+        return NewEvent(self._kind, body, origin=self._next_origin())
+
+    def _next_origin(self) -> Origin | None:
+        if self._message is None:
+            self._said += 1
+            return self._origins.here("said", str(self._said))
+        number = self._blocks.get(self._message, 0)
+        self._blocks[self._message] = number + 1
+        return self._origins.of("message", self._message, number)
+
+    def partial_text(self) -> tuple[str, str] | None:
         """The block that is being said, so far."""
         text = content.mended("".join(self._pieces))
         return (self._kind, text) if self._kind is not None and text else None
@@ -101,8 +131,10 @@ class Updates:
         message = told if isinstance(told, str) and told else None
         events = self.flush() if (kind, message) != (self._kind, self._message) else []
         self._kind, self._message = kind, message
-        self._pieces.append(content.block_text(update.get("content")))
-        return events
+        piece = content.block_text(update.get("content"))
+        self._pieces.append(piece)
+        self._size += len(piece)
+        return [*events, *self._full_parts()]
 
     def _new_plan(self, update: dict[str, Any]) -> list[NewEvent]:
         inner = update.get("plan")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.claude import control, stream
-from holdfast.agents.claude.control import Asks
-from holdfast.agents.claude.stream import Draft
-from holdfast.agents.claude.tool_calls import Calls
-from holdfast.agents.driver import Decision, Entry, Final, Job, Out, named_conversation
+from holdfast.agents.claude.control import ClaudePermissions
+from holdfast.agents.claude.stream import PartialBlock
+from holdfast.agents.claude.tool_calls import ClaudeToolCalls
+from holdfast.agents.driver import AgentJob, Decision, DriverOutput, Entry, FinalResult, named_conversation
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
 
@@ -18,52 +18,52 @@ PROTOCOL = "stream-json"
 class ClaudeDriver:
     """One `claude -p --input-format stream-json --output-format stream-json` process."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: AgentJob):
         """For that job; nothing is said yet."""
         self.job = job
-        self.final: Final | None = None
+        self.final: FinalResult | None = None
         self.accepted = False
         self.native_id: str | None = None
-        self._asks = Asks(job.permissions)
-        self._calls = Calls()
-        self._draft = Draft()
-        self.asking = self._asks.waiting
+        self._permissions = ClaudePermissions(job.permissions)
+        self._calls = ClaudeToolCalls()
+        self._partial = PartialBlock()
+        self.pending_permissions = self._permissions.waiting
         self.open_calls = self._calls.open
         self._states = False  # whether it tells of its state, and so when it is idle
         self._result: dict[str, Any] | None = None  # of the turn that ended last, if none began since
         self._usage: dict[str, Any] = {}
         self._version = job.version
 
-    def open(self) -> Out:
+    def start_messages(self) -> DriverOutput:
         """The handshake and the prompt."""
         hello = control.request("holdfast-1", "initialize", hooks=None)
-        return Out(sends=[hello, control.prompt(self.job.task, self.job.prompt)])
+        return DriverOutput(sends=[hello, control.prompt(self.job.task, self.job.prompt)])
 
-    def answer(self, ask: str, decision: Decision) -> Out:
+    def answer(self, ask: str, decision: Decision) -> DriverOutput:
         """Say an answer that is in the log already."""
-        return self._asks.answer(ask, decision)
+        return self._permissions.answer(ask, decision)
 
-    def unfinished(self) -> tuple[str, str] | None:
+    def partial_text(self) -> tuple[str, str] | None:
         """See `Driver`."""
-        return self._draft.unfinished()
+        return self._partial.partial_text()
 
-    def interrupt(self) -> Out | None:
+    def interrupt(self) -> DriverOutput | None:
         """The control request that ends the turn."""
-        return Out(sends=[control.request("holdfast-2", "interrupt")])
+        return DriverOutput(sends=[control.request("holdfast-2", "interrupt")])
 
-    def hear(self, line: bytes) -> Out:
+    def on_line(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout."""
         if lines.is_blank(line):
-            return Out()
+            return DriverOutput()
         record = lines.parse(line)
         if isinstance(record, NewEvent):
-            return Out([record])
+            return DriverOutput([record])
         kind = lines.word(record, "type")
         if kind == "control_request":
             return self._asked(record)
-        out = Out()
+        out = DriverOutput()
         if kind == "stream_event":
-            self._draft.hear(record)
+            self._partial.on_record(record)
         elif kind == "system":
             self._system(record, out.entries)
         elif kind == "assistant":
@@ -73,24 +73,24 @@ class ClaudeDriver:
         elif kind == "result":
             self._ended(record)
         elif kind == "control_response":
-            self._asks.echoed(record)
+            self._permissions.echoed(record)
         elif kind == "control_cancel_request":
-            out.entries += self._asks.withdrawn(record)
+            out.entries += self._permissions.withdrawn(record)
         elif kind == "rate_limit_event":
             out.entries += stream.rate_limit(record)
         elif kind not in stream.QUIET:
             out.entries.append(lines.unknown(record))
         return out
 
-    def close(self) -> Out:
+    def on_eof(self) -> DriverOutput:
         """Stdout has ended for good."""
         if self._result is not None and not self._calls.helped:
             self._settle()
-        out = Out([*self._draft.close()])
+        out = DriverOutput([*self._partial.close()])
         for call, name in self.open_calls.items():
-            out.entries.append(self._summary(call, name, "interrupted", self._asks.left(call), None))
+            out.entries.append(self._summary(call, name, "interrupted", self._permissions.left(call), None))
         self.open_calls.clear()
-        self.asking.clear()
+        self.pending_permissions.clear()
         return out
 
     # --- what it says of itself
@@ -109,7 +109,7 @@ class ClaudeDriver:
             told = self._calls.task(record, between_turns=self._result is not None)
             if told is not None:
                 call = record.get("tool_use_id")
-                entries.append(lines.line_notice("background_ended", told[: lines.SHOWN], call=call))
+                entries.append(lines.notice_event("background_ended", told[: lines.SHOWN], call=call))
         elif subtype not in stream.QUIET_SYSTEM:
             entries.append(stream.told(record))
 
@@ -132,7 +132,7 @@ class ClaudeDriver:
 
     def _ended(self, record: dict[str, Any]) -> None:
         self._result = record
-        self._draft.drop()
+        self._partial.drop()
         for name, count in stream.counts(record).items():
             self._usage[name] = self._usage.get(name, 0) + count
         if not self._states and not self._calls.helped:
@@ -150,16 +150,16 @@ class ClaudeDriver:
         if not running:
             return []
         return [
-            lines.line_notice("background_running", "still running: " + "; ".join(running)[: lines.SHOWN])
+            lines.notice_event("background_running", "still running: " + "; ".join(running)[: lines.SHOWN])
         ]
 
     # --- what it says and does
 
     def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        self._draft.whole(record)
+        self._partial.whole(record)
         for i, block in enumerate(stream.blocks(record.get("message"))):
             kind = lines.word(block, "type")
-            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            if kind in stream.TOOL_USE_TYPES:
                 self._called(record, block, entries)
             elif isinstance(block.get("tool_use_id"), str):
                 self._returned(record, block, entries)
@@ -188,7 +188,7 @@ class ClaudeDriver:
             elif isinstance(record.get("parent_tool_use_id"), str):
                 pass  # a subagent's prompt, which its call has as input
             elif isinstance(said, str):
-                code = "interrupted" if said.startswith("[Request interrupted") else "told"
+                code = "interrupted" if said.startswith(stream.INTERRUPT_MARK) else "told"
                 origin = self._record_origin(record, i)
                 entries.append(NewEvent("notice", {"text": said, "code": code}, origin=origin))
             else:
@@ -196,23 +196,23 @@ class ClaudeDriver:
 
     def _returned(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
         call = block["tool_use_id"]
-        self._asks.settled(call)
+        self._permissions.settled(call)
         name = self._calls.ended(call, stream.goes_on(record))
         if name is None:
             return
         outcome = "error" if block.get("is_error") else "ok"
-        if outcome == "error" and call not in self._asks.refused and stream.was_stopped(record, block):
+        if outcome == "error" and call not in self._permissions.refused and stream.was_stopped(record, block):
             outcome = "interrupted"
         origin = self._origin(f"result:{call}")
         entries.append(self._summary(call, name, outcome, stream.output(block.get("content")), origin))
 
-    def _asked(self, record: dict[str, Any]) -> Out:
+    def _asked(self, record: dict[str, Any]) -> DriverOutput:
         id, request = record.get("request_id"), record.get("request")
         if not isinstance(id, str) or not isinstance(request, dict):
-            return Out([lines.unknown(record)])
+            return DriverOutput([lines.unknown(record)])
         if request.get("subtype") != "can_use_tool":
-            return Out([lines.unknown(record)], [control.refusal(id)])
-        return self._asks.asked(record, self._calls.parents.get(lines.word(request, "tool_use_id")))
+            return DriverOutput([lines.unknown(record)], [control.refusal(id)])
+        return self._permissions.asked(record, self._calls.parents.get(lines.word(request, "tool_use_id")))
 
     def _summary(self, call: str, name: str, outcome: str, output: str, origin: Origin | None) -> NewEvent:
         body = {"call": call, "name": name, "outcome": outcome, "output": output}

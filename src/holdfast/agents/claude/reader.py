@@ -3,95 +3,99 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from holdfast.agents.claude import sessions as owners
 from holdfast.agents.claude import sessions as places
 from holdfast.agents.claude.events import AGENT
-from holdfast.agents.claude.inspect import Facts, Verdict, gather, is_sound, judge
+from holdfast.agents.claude.inspect import ClaudeFacts, ClaudeFindings, gather, judge
 from holdfast.agents.claude.records import blocks
-from holdfast.agents.claude.subagents import Subagents, history
-from holdfast.agents.claude.transcript import Transcript
+from holdfast.agents.claude.subagents import ClaudeSubagents, history
+from holdfast.agents.claude.transcript import ClaudeTranscript
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.reader import Inspection, Place, Problem
+from holdfast.transcripts.reader import (
+    HARMLESS,
+    Inspection,
+    SessionRef,
+    TranscriptProblem,
+    TranscriptReader,
+)
 
 _LISTED = 1000  # calls without a result
 
 
-class ClaudeReader:
+class ClaudeReader(TranscriptReader):
     """Transcripts below `${CLAUDE_CONFIG_DIR:-~/.claude}/projects`."""
 
     agent = AGENT
-    missing = "no_transcript"
+    harmless = HARMLESS
+    root_variable = "CLAUDE_CONFIG_DIR"
+    root_folder = ".claude"
 
-    def root(self, env: Mapping[str, str]) -> str:
-        """Its config folder."""
-        return places.root(env)
-
-    def find(self, root: str, name: str) -> list[Place]:
+    def find(self, root: str, name: str) -> list[SessionRef]:
         """By the id, in all projects; or by the path of any transcript."""
         return places.find(root, name)
 
-    def sessions(self, root: str, cwd: str | None = None) -> Iterator[Place]:
+    def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those that began in a cwd."""
         return places.sessions(root, cwd)
 
-    def events(self, place: Place) -> Iterator[NewEvent]:
+    def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """The history in its logical order; of a fork, both ways."""
-        return history(place.path, place.native_id)
+        return history(ref.path, ref.native_id)
 
-    def inspect(self, place: Place) -> Inspection:
+    def inspect(self, ref: SessionRef) -> Inspection:
         """Whether the transcript and those of its subagents are sound."""
         try:
-            with Transcript(place.path) as transcript:
+            with ClaudeTranscript(ref.path) as transcript:
                 facts = gather(transcript.pieces())
-                verdict = judge(facts, places.id_of(place.path))
+                verdict = judge(facts, places.id_of(ref.path))
                 dangling = [_call(transcript, facts, call) for call in verdict.dangling[:_LISTED]]
         except OSError as problem:
-            said = Problem("no_transcript", f"{place.path} cannot be read: {problem.strerror}", {})
-            return _inspection(place, Verdict([said], [], 0, None), [])
-        below = _below(place, verdict)
+            said = TranscriptProblem("no_transcript", f"{ref.path} cannot be read: {problem.strerror}", {})
+            return self._inspection(ref, ClaudeFindings([said], [], 0, None), [])
+        below = _below(ref, verdict)
         if below:
             calls = [call["call"] for call in below]
-            said = Problem("dangling_call", "calls of subagents have no result", {"calls": calls})
+            said = TranscriptProblem("dangling_call", "calls of subagents have no result", {"calls": calls})
             verdict = verdict._replace(problems=[*verdict.problems, said])
-        return _inspection(place, verdict, [*dangling, *below])
+        return self._inspection(ref, verdict, [*dangling, *below])
 
-    def files(self, place: Place) -> list[str]:
+    def files(self, ref: SessionRef) -> list[str]:
         """The transcript, and all that lies in the folder of the session's name."""
-        found = [place.path]
-        for base, folders, names in os.walk(os.path.join(os.path.dirname(place.path), place.native_id)):
+        found = [ref.path]
+        for base, folders, names in os.walk(os.path.join(os.path.dirname(ref.path), ref.native_id)):
             folders.sort()
             found += [os.path.join(base, name) for name in sorted(names)]
-        found += [file for file in Subagents(place.path, place.native_id).all() if file not in found]
+        found += [file for file in ClaudeSubagents(ref.path, ref.native_id).all() if file not in found]
         return [file for file in found if os.path.isfile(file) and not os.path.islink(file)]
 
-    def owners(self, root: str, place: Place) -> list[int]:
+    def owners(self, root: str, ref: SessionRef) -> list[int]:
         """The living processes that its registry names."""
-        return owners.owners(root, place.native_id)
+        return owners.owners(root, ref.native_id)
 
-    def tools(self, root: str, place: Place) -> list[int]:
+    def tools(self, root: str, ref: SessionRef) -> list[int]:
         """The living processes that have the session's id in their environment."""
-        return owners.tools(place.native_id)
+        return owners.tools(ref.native_id)
+
+    def _inspection(
+        self, ref: SessionRef, verdict: ClaudeFindings, dangling: list[dict[str, Any]]
+    ) -> Inspection:
+        inspection = self.inspection(
+            ref,
+            verdict.problems,
+            dangling=dangling,
+            turns=verdict.turns,
+            last_complete=verdict.last_complete,
+        )
+        exists = os.path.exists(ref.path)
+        return inspection if exists else msgspec.structs.replace(inspection, path=None)
 
 
-def _inspection(place: Place, verdict: Verdict, dangling: list[dict[str, Any]]) -> Inspection:
-    return Inspection(
-        agent=AGENT,
-        native_id=place.native_id,
-        path=place.path if os.path.exists(place.path) else None,
-        sound=is_sound(verdict.problems),
-        problems=verdict.problems,
-        dangling=dangling,
-        turns=verdict.turns,
-        last_complete=verdict.last_complete,
-        title=place.title,
-        cwd=place.cwd,
-    )
-
-
-def _call(transcript: Transcript, facts: Facts, call: str) -> dict[str, Any]:
+def _call(transcript: ClaudeTranscript, facts: ClaudeFacts, call: str) -> dict[str, Any]:
     """A call as its record has it."""
     known = facts.calls[call]
     found = {"call": call, "name": known.name, "input": None}
@@ -102,14 +106,14 @@ def _call(transcript: Transcript, facts: Facts, call: str) -> dict[str, Any]:
     return found
 
 
-def _below(place: Place, verdict: Verdict) -> list[dict[str, Any]]:
+def _below(ref: SessionRef, verdict: ClaudeFindings) -> list[dict[str, Any]]:
     """The calls that subagents left open in the background, where their own call has its result."""
     found: list[dict[str, Any]] = []
-    for call, file in Subagents(place.path, place.native_id).rest():
+    for call, file in ClaudeSubagents(ref.path, ref.native_id).rest():
         if call in verdict.dangling or len(found) >= _LISTED:
             continue
         try:
-            with Transcript(file) as transcript:
+            with ClaudeTranscript(file) as transcript:
                 facts = gather(transcript.pieces())
                 left = [name for name, known in facts.calls.items() if not known.results]
                 found += [{**_call(transcript, facts, name), "parent": call} for name in left]

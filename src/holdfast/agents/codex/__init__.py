@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import uuid
 
 from holdfast.agents import discovery
-from holdfast.agents.base import Agent, Launch, Trap
-from holdfast.agents.driver import Job
+from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.driver import AgentJob
 from holdfast.errors import BadInput
-from holdfast.transcripts.reader import Reader
+from holdfast.transcripts.reader import TranscriptReader
 
-LONGEST = 128 * 1024 - 1  # bytes: what Linux takes as one argument
 NARROW = "codex exec cannot ask for permissions; this run has its read-only sandbox instead"
 
 _TARGETS = {
@@ -37,8 +35,8 @@ def behind(path: str) -> tuple[str, ...] | None:
     return ()
 
 
-def launch(job: Job) -> Launch:
-    """One prompt, one process; all that it must know is on its command line."""
+def launch(job: AgentJob) -> AgentLaunch:
+    """One prompt, one process. The prompt is its stdin: every user of the machine can read a command line."""
     _check(job.prompt)
     narrow = job.permissions != "allow"
     argv = [*job.program, "exec", "--json", "--skip-git-repo-check"]
@@ -47,33 +45,25 @@ def launch(job: Job) -> Launch:
     argv += ["-c", "features.plugins=false", "-c", "check_for_update_on_startup=false", *job.args]
     if job.resume:
         argv += ["resume", _uuid(job.native_id)]
-    return Launch((*argv, "--", job.prompt), listens=False, notice=NARROW if narrow else None)
+    return AgentLaunch((*argv, "-"), listens=False, stdin=job.prompt, notice=NARROW if narrow else None)
 
 
 def _uuid(native_id: str | None) -> str:
     """Anything else it takes for a name, and begins a new conversation without a word (0.166.0)."""
-    try:
-        return str(uuid.UUID(native_id))
-    except (ValueError, TypeError, AttributeError):
-        raise BadInput(f"{native_id!r} is no conversation of codex; those are UUIDs") from None
+    AGENT.check_native_id(native_id or "")
+    return str(native_id).lower()
 
 
 def _check(prompt: str) -> None:
+    if not prompt.strip():
+        raise BadInput("codex needs a prompt", hint="write what it is to do")
     if "\0" in prompt:
-        raise BadInput("codex takes its prompt on the command line, which cannot hold a NUL character")
-    if prompt.strip() in ("", "-"):
-        raise BadInput("codex would wait for a prompt on its stdin; say more than that")
-    size = len(prompt.encode("utf-8", "surrogatepass"))
+        raise BadInput("codex cannot take a prompt with a NUL character")
     if any("\ud800" <= letter <= "\udfff" for letter in prompt):
         raise BadInput("that prompt is not valid Unicode (a lone surrogate)")
-    if size > LONGEST:
-        raise BadInput(
-            f"a prompt of {size:,} bytes is too long for codex, which takes {LONGEST:,} on its command line",
-            hint="put it in a file and name the file in the prompt",
-        )
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.agents.codex.reader import CodexReader
 
     return CodexReader()
@@ -83,6 +73,7 @@ AGENT = Agent(
     name="codex",
     title="Codex",
     aliases=(),
+    native_id_pattern=UUID,
     protocols=("exec-json",),
     driver="codex",
     programs=("codex",),
@@ -92,9 +83,9 @@ AGENT = Agent(
     asks=False,
     keeps=("CODEX_HOME", "CODEX_API_KEY", "OPENAI_*", "AZURE_OPENAI_*"),
     traps=(
-        Trap("cannot ask for permissions: unless all is allowed it gets its read-only sandbox"),
-        Trap("a command that fails in its sandbox may be missing from its stream"),
-        Trap("a conversation that ended before its first turn began cannot be resumed"),
+        KnownTrap("cannot ask for permissions: unless all is allowed it gets its read-only sandbox"),
+        KnownTrap("a command that fails in its sandbox may be missing from its stream"),
+        KnownTrap("a conversation that ended before its first turn began cannot be resumed"),
     ),
     history=_history,
 )

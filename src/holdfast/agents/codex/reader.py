@@ -6,18 +6,24 @@ import errno
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.agents.codex import inspect as judge
 from holdfast.agents.codex import sessions as opening
 from holdfast.agents.codex import sessions as places
-from holdfast.agents.codex.events import Fold
+from holdfast.agents.codex.events import CodexRollout
 from holdfast.agents.codex.records import STARTS
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.process import open_files, table
 from holdfast.transcripts import jsonl
-from holdfast.transcripts.reader import Inspection, Place, Problem
+from holdfast.transcripts.reader import (
+    Inspection,
+    SessionRef,
+    TranscriptProblem,
+    TranscriptReader,
+    is_same_folder,
+)
 
 FOLDER = "thread-writer-locks"
 
@@ -75,14 +81,14 @@ def _is_held(descriptor: int) -> bool:
 
 # --- What says the same in Codex's stream and in its rollout, which have no id in common.
 
-Said = tuple[str, ...]
-Key = tuple[int, Said, int]  # the turn, what is said, how often it was said before in that turn
+Wording = tuple[str, ...]
+Key = tuple[int, Wording, int]  # the turn, what is said, how often it was said before in that turn
 
 _SHELL_FLAGS = ("-lc", "-c")
 _EDITS = frozenset({"apply_patch", "file_change"})
 
 
-def said(kind: str, body: dict[str, Any]) -> Said | None:
+def wording(kind: str, body: dict[str, Any]) -> Wording | None:
     """What an event of either source says, such that both say it alike; None if that cannot be told.
 
     How a call ended is not compared: its `tool_summary` is met by the call that it ends.
@@ -104,9 +110,9 @@ def said(kind: str, body: dict[str, Any]) -> Said | None:
 
 def keys(events: Iterable[NewEvent | Event], turn: int = 0) -> Iterator[Key | None]:
     """For each event what it is met by; `turn` is how many turns came before the first of them."""
-    seen: Counter[Said] = Counter()
+    seen: Counter[Wording] = Counter()
     for event in events:
-        found = said(event.kind, event.body)
+        found = wording(event.kind, event.body)
         if event.kind == "user":
             turn += 1
             seen.clear()
@@ -147,108 +153,105 @@ def _is_shell(words: list[str]) -> bool:
 # --- Codex's threads: found, read and judged.
 
 
-class CodexReader:
+class CodexReader(TranscriptReader):
     """The rollouts of Codex."""
 
     agent = "codex"
-    missing = "no_transcript"
+    root_variable = "CODEX_HOME"
+    root_folder = ".codex"
 
-    def said(self, kind: str, body: dict[str, Any]) -> tuple[str, ...] | None:
-        """What an event says in the stream and in a rollout alike."""
-        return said(kind, body)
+    def wording(self, kind: str, body: dict[str, Any]) -> tuple[str, ...] | None:
+        """The same key for an event of the stream and its twin in a rollout."""
+        return wording(kind, body)
 
-    def root(self, env: Mapping[str, str]) -> str:
-        """`$CODEX_HOME`."""
-        return places.root(dict(env))
+    def at_file(self, path: str) -> list[SessionRef]:
+        """Any file counts as a rollout; `inspect` says what is wrong with it."""
+        return [places.session_ref(path)]
 
-    def find(self, root: str, name: str) -> list[Place]:
-        """The thread with that UUID, or the rollout at that path, or all in that folder."""
-        if os.path.isfile(name):
-            return [places.place(name)]
-        if os.path.isdir(name):
-            return [places.place(path) for path in places.rollouts(name)]
-        return [places.place(path) for path in places.by_id(root, name)]
+    def with_id(self, root: str, native_id: str) -> list[SessionRef]:
+        """The threads with this UUID."""
+        return [places.session_ref(path) for path in places.by_id(root, native_id)]
 
-    def sessions(self, root: str, cwd: str | None = None) -> Iterator[Place]:
+    def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All threads, or those whose last turn was in that folder."""
-        wanted = None if cwd is None else os.path.normpath(cwd)
         for path in places.rollouts(root):
-            place = places.place(path)
-            if wanted is None or (place.cwd is not None and os.path.normpath(place.cwd) == wanted):
-                yield place
+            ref = places.session_ref(path)
+            if cwd is None or is_same_folder(ref.cwd, cwd):
+                yield ref
 
-    def events(self, place: Place) -> Iterator[NewEvent]:
+    def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """What the thread's rollout tells, in its order."""
-        fold = Fold(self.agent, place.native_id)
+        fold = CodexRollout(self.agent, ref.native_id)
         try:
-            with opening.opened(place.path) as file:
+            with opening.opened(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
                     yield from fold.take(line)
-        except (OSError, opening.Compressed) as problem:
-            yield self._unreadable(place, problem)
+        except (OSError, opening.CompressedRollout) as problem:
+            yield self._unreadable(ref, problem)
         yield from fold.end()
 
-    def inspect(self, place: Place) -> Inspection:
+    def inspect(self, ref: SessionRef) -> Inspection:
         """Whether Codex could go on with it as it is."""
-        fold = Fold(self.agent, place.native_id)
-        problems: list[Problem] = []
+        fold = CodexRollout(self.agent, ref.native_id)
+        problems: list[TranscriptProblem] = []
         readable = True
         try:
-            with opening.opened(place.path) as file:
+            with opening.opened(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
                     fold.take(line)
         except FileNotFoundError:
             readable = False
-            problems.append(Problem("no_transcript", "there is no rollout of it", {"path": place.path}))
+            problems.append(
+                TranscriptProblem("no_transcript", "there is no rollout of it", {"path": ref.path})
+            )
         except OSError as problem:
             readable = False
-            problems.append(Problem("store_damaged", str(problem), {"path": place.path}))
-        except opening.Compressed as problem:
+            problems.append(TranscriptProblem("store_damaged", str(problem), {"path": ref.path}))
+        except opening.CompressedRollout as problem:
             readable = False
-            problems.append(Problem("compressed", str(problem), {"path": place.path}))
+            problems.append(TranscriptProblem("compressed", str(problem), {"path": ref.path}))
         fold.end()
         facts = fold.facts
         if readable:
-            problems += judge.judge(facts, place.native_id)
-        if twins := [path for path in self._twins(place) if path != place.path]:
-            problems.append(Problem("multiple_files", "more than one rollout has its id", {"others": twins}))
-        return Inspection(
-            agent=self.agent,
-            native_id=place.native_id,
-            path=place.path,
-            sound=judge.is_sound(problems),
-            problems=problems,
+            problems += judge.judge(facts, ref.native_id)
+        if twins := [path for path in self._twins(ref) if path != ref.path]:
+            problems.append(
+                TranscriptProblem("multiple_files", "more than one rollout has its id", {"others": twins})
+            )
+        return self.inspection(
+            ref,
+            problems,
             dangling=[call for _, call in facts.dangling],
             turns=facts.turns,
             last_complete=facts.last_complete,
-            title=facts.title or place.title,
-            cwd=facts.cwd or place.cwd,
+            title=facts.title,
+            cwd=facts.cwd,
         )
 
-    def files(self, place: Place) -> list[str]:
-        """The rollout; all else that Codex has of a thread it makes anew from this."""
-        return [place.path] if os.path.isfile(place.path) else []
+    def is_sound(self, problems: Sequence[TranscriptProblem]) -> bool:
+        """Whether none of the problems loses or repeats something."""
+        return judge.is_sound(problems)
 
-    def owners(self, root: str, place: Place) -> list[int]:
+    def owners(self, root: str, ref: SessionRef) -> list[int]:
         """Who holds the thread's lock."""
-        return owners(root, place.native_id)
+        return owners(root, ref.native_id)
 
-    def tools(self, root: str, place: Place) -> list[int]:
+    def tools(self, root: str, ref: SessionRef) -> list[int]:
         """What it started for the thread: Codex 0.166 tells each of its commands whose it is."""
-        return table.marks_marked("CODEX_THREAD_ID", place.native_id)
+        return table.marks_marked("CODEX_THREAD_ID", ref.native_id)
 
-    def _twins(self, place: Place) -> list[str]:
+    def _twins(self, ref: SessionRef) -> list[str]:
         """All files whose name has its id, in the folder of sessions where it lies."""
-        if places.named(place.path) is None:
+        if places.named(ref.path) is None:
             return []
-        above = place.path
+        above = ref.path
         while above != os.path.dirname(above):
             above = os.path.dirname(above)
             if os.path.basename(above) in places.FOLDERS:
                 found = places.rollouts(os.path.dirname(above))
-                return [path for path in found if places.named(path) == place.native_id]
+                return [path for path in found if places.named(path) == ref.native_id]
         return []
 
-    def _unreadable(self, place: Place, problem: Exception) -> NewEvent:
-        body = {"text": str(problem), "code": "store_damaged", "path": place.path}
-        return NewEvent("notice", body, origin=Origin(self.agent, place.native_id, "unreadable"))
+    def _unreadable(self, ref: SessionRef, problem: Exception) -> NewEvent:
+        body = {"text": str(problem), "code": "store_damaged", "path": ref.path}
+        return NewEvent("notice", body, origin=Origin(self.agent, ref.native_id, "unreadable"))

@@ -33,16 +33,20 @@ def run(given: argparse.Namespace) -> int:
     print(f"store  {location.address.split('@')[-1]}, {output.many(report.sessions, 'session')}")
     for done in report.done:
         output.text(f"healed {done.subject}: {done.code}, {done.result}")
+    for left in report.unhealed:
+        output.text(f"not healed {left.subject}: {left.code}, {left.text}")
+    for problem in report.problems:
+        output.text(f"not healed: {problem}")
     return 0
 
 
 async def _init(home: Home, location: Location) -> Report:
     from holdfast import config
-    from holdfast.agents.registry import Registry
+    from holdfast.agents.registry import AgentRegistry
     from holdfast.recovery.heal import open_healed
 
     home.make()
-    rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
+    rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()
     with home.lock("init"):
         store, report = await open_healed(location, home, rules)
         await store.close()

@@ -101,7 +101,7 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
             if not rows and now["status"] in ("succeeded", *ENDED):
                 return now
             if not rows:
-                if now["status"] == "queued" and state != "live":
+                if now["status"] in ("queued", "waiting") and state != "live":
                     raise errors.IllegalChange(
                         f"session {session} is {state}; its prompt waits there", task=task
                     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import common, output
+from holdfast.cli import common, output, render
 from holdfast.store import reads
 from holdfast.store.readonly import ask
 
@@ -85,3 +85,5 @@ def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None
     for task in tasks:
         shown = f"{task['id']} {task['status']}, prompt {task['delivery']}: {task['prompt']}"
         output.text(f"{'task':<13} {output.plain(shown)[:200]}")
+        if task["waiting_for"]:
+            output.text(f"{'waits':<13} {output.plain(render.waits(task))}")

@@ -12,7 +12,16 @@ from holdfast.store.readonly import ask
 if TYPE_CHECKING:
     from holdfast.store.sql import Sql
 
-STATUSES = ("queued", "running", "unreachable", "succeeded", "failed", "cancelled", "interrupted")
+STATUSES = (
+    "queued",
+    "waiting",
+    "running",
+    "unreachable",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "interrupted",
+)
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -66,6 +75,9 @@ def run(given: argparse.Namespace) -> int:
             for t in found
         ],
     )
+    for t in found:
+        if t["waiting_for"]:
+            output.text(f"{t['id']} waits: {output.plain(render.waits(t))}")
     if asking := [t["id"] for t in found if t["asks"]]:
         print(f"{len(asking)} wait for your answer: holdfast answer TASK allow|deny")
     return 0

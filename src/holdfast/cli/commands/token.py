@@ -81,7 +81,7 @@ def _here(given: argparse.Namespace) -> dict[str, Any]:
     import msgspec
 
     from holdfast import config
-    from holdfast.agents.registry import Registry
+    from holdfast.agents.registry import AgentRegistry
     from holdfast.cli.common import who
     from holdfast.cli.open_store import changing
     from holdfast.runner import tokens
@@ -92,7 +92,7 @@ def _here(given: argparse.Namespace) -> dict[str, Any]:
         async with changing(home, location) as store:
             session = await store.resolve(given.session)
             if given.action == "record":
-                registry = Registry.from_config(config.load(home).get("agents", {}))
+                registry = AgentRegistry.from_config(config.load(home).get("agents", {}))
                 return await tokens.record(store, registry, session, given.native_id, given.protocol, who())
             call = tokens.revoke if given.action == "revoke" else tokens.reinstate
             return await call(store, session, given.native_id, given.reason or BY_HAND, who())

@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
 
     home, location = common.place(given)
     written = config.load(home)
-    forges.read(written)  # refuses what is wrong before anything is begun
+    forges.read_forges(written)  # refuses what is wrong before anything is begun
     chosen = settings.settings_read(written)
     if given.host is not None:
         chosen = msgspec.structs.replace(chosen, host=given.host)
@@ -94,6 +94,11 @@ def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
     if healed is not None:
         for done in healed.done:
             print(f"holdfast: healed {done.subject}: {done.code}, {done.result}", file=sys.stderr)
+            for path in done.kept if done.lost else ():
+                print(f"holdfast: the bytes of what is lost are in {path}", file=sys.stderr)
+        for left in healed.unhealed:
+            where = f" ({', '.join(left.kept)})" if left.kept else ""
+            print(f"holdfast: not healed: {left.subject}: {left.code}, {left.text}{where}", file=sys.stderr)
         for problem in healed.problems:
             print(f"holdfast: not healed: {problem}", file=sys.stderr)
         for one in healed.settled:

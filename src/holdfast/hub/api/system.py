@@ -150,6 +150,7 @@ class Overview(msgspec.Struct, frozen=True):
     running: int
     unreachable: int
     queued: int
+    held: int  # tasks that are `waiting`
     healed: Healed | None
 
 
@@ -166,7 +167,7 @@ def _told(found: types.Overview, days: list[str], healed: Healed | None) -> Over
     present = [count for count in found.sessions if count.kind != "deleted"]
     by_status = {
         status: [count for count in found.tasks if count.kind == status]
-        for status in ("running", "unreachable", "queued")
+        for status in ("running", "unreachable", "queued", "waiting")
     }
     states = ("live", "archived", "deleted")
     return Overview(
@@ -183,9 +184,16 @@ def _told(found: types.Overview, days: list[str], healed: Healed | None) -> Over
         ),
         interrupted=found.interrupted,
         waiting=found.waiting,
-        **{status: sum(count.many for count in counts) for status, counts in by_status.items()},
+        running=_all(by_status["running"]),
+        unreachable=_all(by_status["unreachable"]),
+        queued=_all(by_status["queued"]),
+        held=_all(by_status["waiting"]),
         healed=healed,
     )
+
+
+def _all(counts: list[types.Count]) -> int:
+    return sum(count.many for count in counts)
 
 
 def _sum(counts: list[types.Count], agent: str) -> int:

@@ -17,6 +17,7 @@ from holdfast.runner import control
 from holdfast.runner import dispatch as dispatching
 from holdfast.runner import dispatch as redispatching
 from holdfast.runner.dispatch import Again, How, Wish
+from holdfast.settings import Leftovers
 from holdfast.store import types
 
 
@@ -154,6 +155,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     brief: bool = True
     permissions: Policy | None = None
     time_limit_s: Seconds | None = None
+    leftovers: Leftovers | None = None  # what to do about leftover processes; else as configured
 
 
 class GoOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,6 +168,7 @@ class GoOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     brief: bool = True
     permissions: Policy | None = None
     time_limit_s: Seconds | None = None
+    leftovers: Leftovers | None = None  # what to do about leftover processes; else as configured
 
 
 class Queued(msgspec.Struct, frozen=True):

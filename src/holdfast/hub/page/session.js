@@ -18,7 +18,7 @@ import { ask } from "./dialog.js";
 const VERDICT_MS = 4000; // a verdict also hangs on processes, which no record tells of
 const HOUR_MS = 3_600_000;
 const before = (stamp) => new Date(Date.parse(stamp) - HOUR_MS).toISOString().replace("Z", "000Z"); // a killed hub's last sign may be older
-const ACTIVE = new Set(["queued", "running", "unreachable"]);
+const ACTIVE = new Set(["queued", "waiting", "running", "unreachable"]);
 
 /** The view of one session. */
 export class SessionView {

@@ -254,10 +254,10 @@ def test_heard_again_after_every_line(version: str, name: str) -> None:
     recording = Recording(version, name)
     lines = recording.lines
     whole = AcpDriver(recording.job)
-    straight = [whole.open(), *[whole.hear(line) for line in lines]]
+    straight = [whole.start_messages(), *[whole.on_line(line) for line in lines]]
     for cut in range(len(lines)):
         again = AcpDriver(recording.job)
-        assert [again.open(), *[again.hear(line) for line in lines[:cut]]] == straight[: cut + 1]
+        assert [again.start_messages(), *[again.on_line(line) for line in lines[:cut]]] == straight[: cut + 1]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.agents.claude.control import prompt_id
 from holdfast.agents.claude.driver import ClaudeDriver
-from holdfast.agents.driver import Entry, Final, Job, Policy
+from holdfast.agents.driver import AgentJob, Entry, FinalResult, Policy
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
 from tests.support.recorded_streams import Recording, Replay
@@ -208,7 +208,7 @@ def test_a_recorded_run_gives_exactly_its_events(version: str, name: str) -> Non
     assert told == [*proof, f"user {recording.job.prompt}", *lines]
     driver = replay.driver
     assert driver.accepted and driver.native_id == recording.job.native_id
-    assert not driver.asking and not driver.open_calls
+    assert not driver.pending_permissions and not driver.open_calls
     if name in UNFINISHED:
         assert driver.final is None and recording.exit == -9
     else:
@@ -290,11 +290,11 @@ def test_hearing_again_gives_the_same(version: str, name: str) -> None:
     """The fold is deterministic, and needs no answers to be told again: the CLI repeats them."""
     recording = Recording(version, name)
     one, two = Replay(recording), ClaudeDriver(recording.job)
-    two.open()
+    two.start_messages()
     entries: list[Entry] = []
     for line in recording.lines:
-        entries += two.hear(line).entries
-    entries += two.close().entries
+        entries += two.on_line(line).entries
+    entries += two.on_eof().entries
     assert entries == one.entries
     assert two.final == one.driver.final
 
@@ -302,8 +302,8 @@ def test_hearing_again_gives_the_same(version: str, name: str) -> None:
 # --- lines that no recording has
 
 
-def _job(permissions: Policy = "ask", resume: bool = False) -> Job:
-    return Job(
+def _job(permissions: Policy = "ask", resume: bool = False) -> AgentJob:
+    return AgentJob(
         agent="claude",
         session="s0",
         task="t0",
@@ -317,10 +317,10 @@ def _job(permissions: Policy = "ask", resume: bool = False) -> Job:
 
 
 def _hear(driver: ClaudeDriver, record: dict[str, Any]) -> list[Entry]:
-    return driver.hear(json.dumps(record).encode()).entries
+    return driver.on_line(json.dumps(record).encode()).entries
 
 
-def _final(recording: Recording) -> Final:
+def _final(recording: Recording) -> FinalResult:
     final = Replay(recording).driver.final
     assert final is not None
     return final
@@ -393,7 +393,7 @@ def test_with_states_a_result_counts_when_it_is_idle_or_gone() -> None:
             _hear(driver, {**running, "state": "idle"})
         elif last == "another turn":
             _hear(driver, _init())
-        driver.close()
+        driver.on_eof()
         assert (driver.final is not None) == (last != "another turn")
 
 
@@ -423,14 +423,14 @@ def test_what_is_known_of_calls_without_an_end() -> None:
     assert driver.answer("2", "deny").sends and not driver.answer("2", "deny").sends
     _hear(driver, {"type": "control_cancel_request", "request_id": "3"})
     known = {
-        entry.body["call"]: entry.body for entry in driver.close().entries if isinstance(entry, NewEvent)
+        entry.body["call"]: entry.body for entry in driver.on_eof().entries if isinstance(entry, NewEvent)
     }
     assert {body["outcome"] for body in known.values()} == {"interrupted"}
     assert "unknown" in known["a"]["output"]
     assert "not answered" in known["b"]["output"]
     assert "refused" in known["c"]["output"]
     assert "never ran" in known["d"]["output"] and "not waited" in known["d"]["output"]
-    assert driver.close().entries == []
+    assert driver.on_eof().entries == []
 
 
 def test_a_subagent_that_runs_when_the_agent_dies_leaves_no_final_word() -> None:
@@ -454,21 +454,21 @@ def test_a_subagent_that_runs_when_the_agent_dies_leaves_no_final_word() -> None
         {"type": "system", "subtype": "session_state_changed", "state": "idle"},
     ):
         _hear(driver, record)
-    driver.close()
+    driver.on_eof()
     assert driver.final is None
 
 
 def test_a_request_that_we_do_not_know_is_answered_so_that_it_does_not_wait() -> None:
     driver = ClaudeDriver(_job())
     record = {"type": "control_request", "request_id": "r", "request": {"subtype": "elicitation"}}
-    out = driver.hear(json.dumps(record).encode())
+    out = driver.on_line(json.dumps(record).encode())
     (sent,) = out.sends
     assert json.loads(sent)["response"] == {
         "subtype": "error",
         "request_id": "r",
         "error": "this host does not do that",
     }
-    assert not driver.asking
+    assert not driver.pending_permissions
 
 
 @pytest.mark.parametrize("content", ["plain", [{"type": "text", "text": "plain"}]])
@@ -498,7 +498,7 @@ def test_a_tools_output_is_text_however_it_was_given(content: Any) -> None:
     ],
 )
 def test_an_odd_line_is_a_notice(line: bytes) -> None:
-    (entry,) = ClaudeDriver(_job()).hear(line).entries
+    (entry,) = ClaudeDriver(_job()).on_line(line).entries
     assert isinstance(entry, NewEvent) and entry.kind == "notice"
     assert entry.body["code"] in ("not_json", "not_utf8", "unknown_record")
 
@@ -514,7 +514,7 @@ def test_an_odd_line_is_a_notice(line: bytes) -> None:
     ],
 )
 def test_bookkeeping_gives_nothing(line: bytes) -> None:
-    assert ClaudeDriver(_job()).hear(line).entries == []
+    assert ClaudeDriver(_job()).on_line(line).entries == []
 
 
 def test_an_answer_that_the_agent_repeats_or_acts_on_is_not_waited_for() -> None:
@@ -522,10 +522,10 @@ def test_an_answer_that_the_agent_repeats_or_acts_on_is_not_waited_for() -> None
     driver = ClaudeDriver(_job())
     _hear(driver, _ask("1", "a"))
     _hear(driver, _ask("2", "b"))
-    assert list(driver.asking) == ["1", "2"]
+    assert list(driver.pending_permissions) == ["1", "2"]
     echo = {"subtype": "success", "request_id": "1", "response": {"behavior": "allow"}}
     _hear(driver, {"type": "control_response", "response": echo})
-    assert list(driver.asking) == ["2"]
+    assert list(driver.pending_permissions) == ["2"]
     block = {"type": "tool_result", "tool_use_id": "b", "content": "done"}
     _hear(driver, {"type": "user", "message": {"content": [block]}})
-    assert not driver.asking and driver.answer("2", "allow").sends == []
+    assert not driver.pending_permissions and driver.answer("2", "allow").sends == []

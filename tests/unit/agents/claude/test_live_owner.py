@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agents.claude.driver import ClaudeDriver
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 from holdfast.model.event import NewEvent
 from tests.support.claude_transcripts import FOLDER, READER, cases, put
 
@@ -49,7 +49,7 @@ LOST = {
 
 
 def live(folder: str, id: str, prompt: str, resume: bool) -> list[NewEvent]:
-    job = Job(
+    job = AgentJob(
         agent="claude",
         session="s000000000000000",
         task="t000000000000000",
@@ -61,11 +61,11 @@ def live(folder: str, id: str, prompt: str, resume: bool) -> list[NewEvent]:
         permissions="allow",
     )
     driver = ClaudeDriver(job)
-    driver.open()
+    driver.start_messages()
     heard: list[NewEvent] = []
     for line in stream(folder):
-        heard += [entry for entry in driver.hear(line).entries if isinstance(entry, NewEvent)]
-    return [*heard, *(entry for entry in driver.close().entries if isinstance(entry, NewEvent))]
+        heard += [entry for entry in driver.on_line(line).entries if isinstance(entry, NewEvent)]
+    return [*heard, *(entry for entry in driver.on_eof().entries if isinstance(entry, NewEvent))]
 
 
 def stream(folder: str) -> list[bytes]:

@@ -44,7 +44,7 @@ def edit(path: Path, sql: str, *values: Any) -> None:
 
 @pytest.mark.parametrize("case", SOUND)
 def test_the_findings_are_the_expected_ones(case: str, tmp_path: Path) -> None:
-    told = codes(install(copied(case, tmp_path)).look())
+    told = codes(install(copied(case, tmp_path)).diagnose())
     for name, want in expected(case)["sessions"].items():
         must = {code.lower() for code in want["findings"]}
         may = must | {code.lower() for code in want.get("optional_findings", [])}
@@ -55,7 +55,7 @@ def test_the_findings_are_the_expected_ones(case: str, tmp_path: Path) -> None:
 def test_looking_changes_nothing(case: str, tmp_path: Path) -> None:
     path = copied(case, tmp_path / "hapi")
     before = files(path.parent), [p.stat().st_mtime_ns for p in sorted(path.parent.iterdir())]
-    install(path).look()
+    install(path).diagnose()
     assert before == (files(path.parent), [p.stat().st_mtime_ns for p in sorted(path.parent.iterdir())])
 
 
@@ -67,7 +67,7 @@ def test_the_repair_is_the_expected_one_and_can_be_undone(case: str, tmp_path: P
     want = {
         n: s["repair"] for n, s in expected(case)["sessions"].items() if s.get("repair", {}).get("possible")
     }
-    found = patient.look()
+    found = patient.diagnose()
     safe = {finding.subject for finding in found.findings if finding.safe}
     assert safe == set(want)
     bytes_before, before = files(path.parent), rows(path, tmp_path / "a")
@@ -91,20 +91,20 @@ def test_the_repair_is_the_expected_one_and_can_be_undone(case: str, tmp_path: P
         assert now.pop("metadata_version") == old.pop("metadata_version") + 1
         assert now.pop("seq") == old.pop("seq") + 1
         assert now == old
-    again = patient.look()
+    again = patient.diagnose()
     assert not again.plan
     assert set(receipt.actions) == {f.id for f in found.findings if f.safe}
     with pytest.raises(errors.PlanChanged, match=f"carried out before, as {receipt.id}"):
         operation.apply(home, patient, found.fingerprint)
     operation.undo(home, patient, receipt)
     assert files(path.parent) == bytes_before
-    assert patient.look().fingerprint == found.fingerprint
+    assert patient.diagnose().fingerprint == found.fingerprint
     with pytest.raises(errors.Refused, match="undone before"):
         operation.undo(home, patient, receipt)
 
 
 def test_a_newer_schema_is_told_and_left_alone(tmp_path: Path) -> None:
-    found = install(copied("edited-schema-too-new.db", tmp_path)).look()
+    found = install(copied("edited-schema-too-new.db", tmp_path)).diagnose()
     assert [f.code for f in found.findings] == ["schema_unknown"] and not found.steps
 
 
@@ -115,7 +115,7 @@ K = "aae70d11-b180-4d2c-9bc3-53f191fa81e3"
 def test_a_plan_is_refused_when_anything_has_changed(tmp_path: Path) -> None:
     path = copied(EDITED, tmp_path / "hapi")
     home, patient = Home(str(tmp_path / "home")), install(path)
-    found = patient.look()
+    found = patient.diagnose()
     edit(path, "update messages set content = content || ' ' where rowid = (select min(rowid) from messages)")
     before = rows(path, tmp_path / "a")
     with pytest.raises(errors.PlanChanged):
@@ -126,7 +126,7 @@ def test_a_plan_is_refused_when_anything_has_changed(tmp_path: Path) -> None:
 def test_an_undo_is_refused_when_the_database_has_changed_since(tmp_path: Path) -> None:
     path = copied(EDITED, tmp_path / "hapi")
     home, patient = Home(str(tmp_path / "home")), install(path)
-    receipt = operation.apply(home, patient, patient.look().fingerprint)
+    receipt = operation.apply(home, patient, patient.diagnose().fingerprint)
     edit(path, "update sessions set seq = seq + 1 where id = ?", K)
     before = files(path.parent)
     with pytest.raises(errors.Refused, match="has changed since"):
@@ -138,7 +138,7 @@ def test_an_undo_is_not_refused_because_somebody_only_opened_it(tmp_path: Path) 
     path = copied(EDITED, tmp_path / "hapi")
     home, patient = Home(str(tmp_path / "home")), install(path)
     before = files(path.parent)
-    receipt = operation.apply(home, patient, patient.look().fingerprint)
+    receipt = operation.apply(home, patient, patient.diagnose().fingerprint)
     db = apsw.Connection(str(path))
     db.execute("select count(*) from sessions").fetchall()
     db.close()
@@ -149,7 +149,7 @@ def test_an_undo_is_not_refused_because_somebody_only_opened_it(tmp_path: Path) 
 def test_a_running_hub_is_seen_and_told_how(tmp_path: Path) -> None:
     path = copied(EDITED, tmp_path / "hapi")
     home, patient = Home(str(tmp_path / "home")), install(path)
-    plan = patient.look().fingerprint
+    plan = patient.diagnose().fingerprint
     script = (
         "import apsw, sys; db = apsw.Connection(sys.argv[1]); db.execute('pragma journal_mode = wal');"
         "db.execute('select count(*) from sessions').fetchall(); print('open', flush=True); sys.stdin.read()"
@@ -161,7 +161,7 @@ def test_a_running_hub_is_seen_and_told_how(tmp_path: Path) -> None:
         with pytest.raises(errors.ProgramRunning, match=f"process {hub.pid} .* open"):
             operation.apply(home, patient, plan)
         hub.communicate()
-    assert operation.apply(home, patient, patient.look().fingerprint).actions
+    assert operation.apply(home, patient, patient.diagnose().fingerprint).actions
 
 
 def test_a_wrapper_that_lives_is_no_ghost(tmp_path: Path) -> None:
@@ -173,12 +173,12 @@ def test_a_wrapper_that_lives_is_no_ghost(tmp_path: Path) -> None:
     )
     now = 1 << 50
     edit(path, set_it, socket.gethostname(), os.getpid(), now, name)
-    assert "ghost_running" not in codes(install(path).look())[name]
+    assert "ghost_running" not in codes(install(path).diagnose())[name]
     edit(path, set_it, socket.gethostname(), 4_000_000, now, name)
-    assert "ghost_running" in codes(install(path).look())[name]
+    assert "ghost_running" in codes(install(path).diagnose())[name]
     edit(path, set_it, socket.gethostname(), os.getpid(), 1000, name)
     edit(path, "update sessions set updated_at = 1000 where id = ?", name)
-    assert "ghost_running" in codes(install(path).look())[name], "another process has that pid now"
+    assert "ghost_running" in codes(install(path).diagnose())[name], "another process has that pid now"
 
 
 def test_two_tokens_in_the_messages_are_left_to_a_person_who_may_choose(tmp_path: Path) -> None:
@@ -192,11 +192,11 @@ def test_two_tokens_in_the_messages_are_left_to_a_person_who_may_choose(tmp_path
         K,
         json.dumps(said),
     )
-    found = install(path).look()
+    found = install(path).diagnose()
     (finding,) = [f for f in found.findings if f.subject == K and f.code == "token_missing"]
     assert not finding.safe and len(finding.evidence["candidates"]) == 2
     patient = install(path, chosen={K: other})
-    operation.apply(Home(str(tmp_path / "home")), patient, patient.look().fingerprint)
+    operation.apply(Home(str(tmp_path / "home")), patient, patient.diagnose().fingerprint)
     assert json.loads(session(path, tmp_path / "s", K)["metadata"])["claudeSessionId"] == other
 
 
@@ -222,12 +222,12 @@ def test_a_token_is_found_in_the_agents_own_store(tmp_path: Path) -> None:
     put_claude_transcript(tmp_path / "user", native, "please do step 0")
     put_claude_transcript(tmp_path / "user", "99999999-2222-4333-8444-555555555555", "something else")
     patient = install(path, tmp_path / "user")
-    found = patient.look()
+    found = patient.diagnose()
     (finding,) = [f for f in found.findings if f.subject == name and f.code == "token_missing"]
     assert finding.safe and finding.evidence["candidates"][0]["source"] == "native store"
     operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint)
     assert json.loads(session(path, tmp_path / "s", name)["metadata"])["claudeSessionId"] == native
-    assert "token_missing" not in codes(patient.look())[name]
+    assert "token_missing" not in codes(patient.diagnose())[name]
 
 
 def test_a_second_conversation_with_the_same_prompts_makes_it_a_question(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_second_conversation_with_the_same_prompts_makes_it_a_question(tmp_pat
     twin = "22222222-2222-4333-8444-555555555555"
     (store / f"{twin}.jsonl").write_text(first.read_text().replace(first.stem, twin))
     path = copied("v26-mixed.db", tmp_path / "again")
-    found = install(path, tmp_path / "user").look()
+    found = install(path, tmp_path / "user").diagnose()
     (finding,) = [f for f in found.findings if f.code == "token_missing" and "candidates" in f.evidence]
     assert not finding.safe and len(finding.evidence["candidates"]) == 2 and not found.steps
 
@@ -252,11 +252,11 @@ def test_a_cursor_protocol_comes_from_the_store_that_has_the_id(tmp_path: Path) 
     db.close()
     (store / "meta.json").write_text("{}")
     patient = install(path, tmp_path / "user")
-    found = patient.look()
+    found = patient.diagnose()
     operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint)
     metadata = json.loads(session(path, tmp_path / "s", name)["metadata"])
     assert metadata["cursorSessionProtocol"] == "acp" and metadata["cursorSessionId"] == native
-    assert "cursor_protocol_missing" not in codes(patient.look())[name]
+    assert "cursor_protocol_missing" not in codes(patient.diagnose())[name]
 
 
 def test_what_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_what_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path) -> None:
     edit(path, "update messages set content = x'28b52ffd0000' where rowid = 1")
     torn = "821e430c-3c96-43a0-b9f3-6247dbd97439"
     edit(path, "update sessions set metadata = '{\"path\":' where id = ?", torn)
-    told = codes(install(path).look())
+    told = codes(install(path).diagnose())
     assert any("message_unreadable" in found for found in told.values())
     assert told[torn] == {"metadata_not_object"}
     assert "token_missing" in told[K]
@@ -273,7 +273,7 @@ def test_what_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_not_called_fine(tmp_path: Path) -> None:
     path = tmp_path / "hapi.db"
     path.write_bytes(b"not a database" * 500)
-    assert [f.code for f in install(path).look().findings] == ["database_unreadable"]
+    assert [f.code for f in install(path).diagnose().findings] == ["database_unreadable"]
 
 
 def test_stuck_attempts_and_other_tokens_are_told(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_stuck_attempts_and_other_tokens_are_told(tmp_path: Path) -> None:
         stuck,
         name,
     )
-    told = codes(install(path).look())[name]
+    told = codes(install(path).diagnose())[name]
     assert {"stuck_attempt", "token_other_flavor", "superseded_gone"} <= told
 
 
@@ -295,11 +295,11 @@ def test_a_large_database_at_rest_is_read_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = copied(EDITED, tmp_path)
-    want = install(path).look().fingerprint
+    want = install(path).diagnose().fingerprint
     monkeypatch.setattr(database, "BIG", 1)
     monkeypatch.setattr(sqlite_snapshot, "snapshot", None)  # no copy is made
     before = files(tmp_path)
-    assert install(path).look().fingerprint == want
+    assert install(path).diagnose().fingerprint == want
     assert files(tmp_path) == before
-    with pytest.raises(errors.StoreBusy), database.opened(str(path)):
+    with pytest.raises(errors.StoreBusy), database.open_database(str(path)):
         os.utime(path, (1, 1))

@@ -15,7 +15,7 @@ from holdfast.doctor import operation
 from holdfast.home import Home
 from holdfast.peers.hapi.database import FLAVORS
 from holdfast.peers.hapi.install import HapiInstall
-from holdfast.peers.hapi.metadata import Metadata
+from holdfast.peers.hapi.metadata import HapiMetadata
 from tests.support.hapi_cases import copied, files
 
 UUID = "7c1a7b1e-0000-4000-8000-00000000000a"
@@ -104,10 +104,10 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
         build(path, sessions)
         home, patient = Home(str(Path(made) / "home")), HapiInstall(str(path), {"HOME": made})
         bytes_before, (before, kept) = files(folder), read(path)
-        found = patient.look()
+        found = patient.diagnose()
         json.dumps(found.as_json())
         assert files(folder) == bytes_before
-        assert found.fingerprint == patient.look().fingerprint
+        assert found.fingerprint == patient.diagnose().fingerprint
         if not found.steps:
             assert not found.plan
             return
@@ -119,12 +119,12 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
             if name not in mended:
                 assert after[name] == (metadata, version, seq)
                 continue
-            old, new = Metadata(metadata).fields, Metadata(after[name][0]).fields
+            old, new = HapiMetadata(metadata).fields, HapiMetadata(after[name][0]).fields
             assert after[name][1:] == (version + 1, seq + 1)
             changed = {key for key in new if key not in old or new[key] != old[key]}
             assert old.keys() <= new.keys() and changed <= {*TOKENS, "flavor", "path", "host"}
             assert all(not isinstance(old.get(key), str) or not old[key] for key in changed)
-        assert not patient.look().plan
+        assert not patient.diagnose().plan
         operation.undo(home, patient, receipt)
         assert files(folder) == bytes_before
 
@@ -138,7 +138,7 @@ def test_setting_keys_keeps_every_other_value(
     old: dict[str, Any], space: str, ascii_only: bool, new: dict[str, str]
 ) -> None:
     text = json.dumps(old, ensure_ascii=ascii_only, separators=(f",{space}", f"{space}:"))
-    metadata = Metadata(f"{space}{text}{space}".encode(errors="replace"))
+    metadata = HapiMetadata(f"{space}{text}{space}".encode(errors="replace"))
     if not metadata.is_object:
         assert "NaN" in text or "Infinity" in text
         return
@@ -159,7 +159,7 @@ def test_a_damaged_file_is_told_of_and_left_alone(hits: list[tuple[int, bytes]])
             data[at : at + len(put)] = put
         path.write_bytes(data)
         before = files(Path(made))
-        found = HapiInstall(str(path), {"HOME": made}).look()
+        found = HapiInstall(str(path), {"HOME": made}).diagnose()
         json.dumps(found.as_json())
         assert files(Path(made)) == before
         if any(finding.code.startswith("database_") for finding in found.findings):

@@ -19,7 +19,7 @@ from holdfast.doctor import operation
 from holdfast.doctor.plan import Diagnosis
 from holdfast.home import Home
 from holdfast.peers.hapi.install import HapiInstall
-from holdfast.peers.hapi.metadata import Metadata
+from holdfast.peers.hapi.metadata import HapiMetadata
 from tests.support.hapi_builder import VERSIONS, Made, build
 from tests.support.hapi_cases import files, rows
 from tests.support.hapi_holes import HOST, Hole, claude, holes, of, prompt, uuid
@@ -78,7 +78,7 @@ def test_every_hole_is_found_and_mended_and_given_back(version: int, form: str, 
         make_hot(path)
     home, patient = Home(str(tmp_path / "home")), HapiInstall(str(path), {"HOME": str(tmp_path)})
     untouched, before = seen(path.parent), rows(path, tmp_path / "scratch")
-    found = patient.look()
+    found = patient.diagnose()
     assert seen(path.parent) == untouched
     want = {name: set(hole.codes) for name, hole in here.items() if hole.codes}
     assert told(found) == want
@@ -89,14 +89,14 @@ def test_every_hole_is_found_and_mended_and_given_back(version: int, form: str, 
     receipt = operation.apply(home, patient, found.fingerprint)
     after = rows(path, tmp_path / "scratch")
     _expect_only(before, after, mends)
-    again = patient.look()
+    again = patient.diagnose()
     assert not again.plan and not again.steps
     left = told(again)
     for name in mends:
         assert not left.get(name, set()) & {"token_missing", "metadata_not_object", "metadata_no_flavor"}
     operation.undo(home, patient, receipt)
     assert files(path.parent) == untouched[0]
-    assert patient.look().fingerprint == found.fingerprint
+    assert patient.diagnose().fingerprint == found.fingerprint
 
 
 def _expect_only(before: Any, after: Any, mends: dict[str, dict[str, str]]) -> None:
@@ -114,14 +114,14 @@ def _expect_only(before: Any, after: Any, mends: dict[str, dict[str, str]]) -> N
             assert len(counters) == 2 and all(after[table][key][at] == row[at] + 1 for at in counters)
             old = row[metadata] if isinstance(row[metadata], bytes) else (row[metadata] or "").encode()
             now = json.loads(after[table][key][metadata])
-            assert now == {**Metadata(old).fields, **mends[row[0]]}
+            assert now == {**HapiMetadata(old).fields, **mends[row[0]]}
 
 
 def test_values_that_are_not_changed_keep_their_very_text(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     build(path, 26, {name: HOLES[name].made for name in ("odd numbers", "unknown keys")})
     patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
-    operation.apply(Home(str(tmp_path / "home")), patient, patient.look().fingerprint)
+    operation.apply(Home(str(tmp_path / "home")), patient, patient.diagnose().fingerprint)
     text = next(row[6] for row in rows(path, tmp_path / "s")["sessions"].values() if row[0] == "odd numbers")
     assert "123456789012345678901234567890" in text and "1E2" in text and "\\ud83d" in text
 
@@ -135,7 +135,7 @@ def test_another_version_is_told_and_not_guessed_at(version: int, tmp_path: Path
     db.close()
     untouched = seen(path.parent)
     patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
-    found = patient.look()
+    found = patient.diagnose()
     (finding,) = found.findings
     assert finding.code == "schema_unknown" and str(version) in finding.text and not found.steps
     with pytest.raises(errors.Refused):
@@ -150,7 +150,7 @@ def test_a_copy_without_its_wal_is_not_called_fine(tmp_path: Path) -> None:
     for ending in ("-wal", "-shm"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
     untouched = seen(path.parent)
-    (finding,) = HapiInstall(str(path), {"HOME": str(tmp_path)}).look().findings
+    (finding,) = HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose().findings
     assert finding.code == "schema_unknown" and "-wal" in finding.text
     assert seen(path.parent) == untouched
 
@@ -169,10 +169,10 @@ def test_ids_that_are_no_text_stop_nothing(tmp_path: Path) -> None:
         db.execute(sql, (repr(name), "nobody" if name is None else name, said))
     db.close()
     patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
-    found = patient.look()
+    found = patient.diagnose()
     assert {finding.subject for finding in found.findings if finding.safe} == {"in messages"}
     assert operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint).actions
-    assert not patient.look().plan
+    assert not patient.diagnose().plan
 
 
 def test_messages_of_a_row_that_is_gone_are_told_of(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_messages_of_a_row_that_is_gone_are_told_of(tmp_path: Path) -> None:
     db = apsw.Connection(str(path))
     db.execute("delete from sessions where id = 'gone'")
     db.close()
-    assert told(HapiInstall(str(path), {"HOME": str(tmp_path)}).look()) == {"gone": {"orphan_messages"}}
+    assert told(HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose()) == {"gone": {"orphan_messages"}}
 
 
 def test_a_host_is_only_given_where_all_ran_on_one(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_host_is_only_given_where_all_ran_on_one(tmp_path: Path) -> None:
     other = Made(of(host="another host", claudeSessionId=uuid(2)), (claude(2),))
     gone: Hole = HOLES["nothing 'null'"]
     build(path, 26, {"sound": HOLES["sound"].made, "other": other, "gone": gone.made})
-    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).look()
+    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose()
     (action,) = [step["action"] for step in found.plan]
     assert "path to" in action and HOST not in action and "another host" not in action
 
@@ -199,11 +199,11 @@ def test_a_person_may_give_one_conversation_to_two_sessions(tmp_path: Path) -> N
     names = ("sound elsewhere", "held by another", "wanted by two", "wanted by two again")
     build(path, 26, {name: HOLES[name].made for name in names})
     env = {"HOME": str(tmp_path)}
-    asked = [f for f in HapiInstall(str(path), env).look().findings if f.code == "token_missing"]
+    asked = [f for f in HapiInstall(str(path), env).diagnose().findings if f.code == "token_missing"]
     assert len(asked) == 3 and not any(f.safe for f in asked)
     assert "sound elsewhere" in asked[0].text and "--choose" in asked[0].text
     patient = HapiInstall(str(path), env, {"held by another": uuid(7), "wanted by two": uuid(8)})
-    mended = {f.subject for f in patient.look().findings if f.safe}
+    mended = {f.subject for f in patient.diagnose().findings if f.safe}
     assert mended == {"held by another", "wanted by two"}
 
 
@@ -216,7 +216,7 @@ def test_what_lies_before_the_damage_is_told_of_and_nothing_is_mended(tmp_path: 
     page = data.index(f"{padding} 050".encode()) // 4096 * 4096
     data[page : page + 4096] = bytes(4096)
     path.write_bytes(data)
-    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).look()
+    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose()
     codes = told(found)
     assert codes["hapi.db"] & {"database_damaged", "database_unreadable"} and not found.steps
     assert all("token_missing" in codes[f"s{n}"] for n in range(45)) and not found.plan
@@ -236,19 +236,19 @@ def test_a_person_may_know_a_token_that_nothing_here_tells(tmp_path: Path) -> No
     build(path, 26, {name: HOLES[name].made for name in names})
     env, chosen = {"HOME": str(tmp_path)}, {"agy without": "known", "sound": "other", "cleared": "old"}
     patient = HapiInstall(str(path), env, chosen)
-    found = patient.look()
+    found = patient.diagnose()
     assert [step["action"] for step in found.plan] == ["set agySessionId to known (from choice)"]
     operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint)
-    assert not patient.look().plan
+    assert not patient.diagnose().plan
     with pytest.raises(errors.BadInput, match="nobody"):
-        HapiInstall(str(path), env, {"nobody": "known"}).look()
+        HapiInstall(str(path), env, {"nobody": "known"}).diagnose()
 
 
 def test_a_folder_that_may_not_be_written_is_looked_at_and_left_alone(open_folder: Path) -> None:
     path = open_folder / "hapi/hapi.db"
     build(path, 26, {"in messages": HOLES["in messages"].made})
     patient = HapiInstall(str(path), {"HOME": str(open_folder)})
-    plan, untouched = patient.look().fingerprint, seen(path.parent)
+    plan, untouched = patient.diagnose().fingerprint, seen(path.parent)
     path.chmod(0o444)
     path.parent.chmod(0o555)
     (open_folder / "home").mkdir(mode=0o777)
@@ -260,7 +260,7 @@ def test_a_folder_that_may_not_be_written_is_looked_at_and_left_alone(open_folde
             if os.geteuid() == 0:
                 os.setresgid(65534, 65534, 65534)
                 os.setresuid(65534, 65534, 65534)
-            if patient.look().fingerprint == plan:
+            if patient.diagnose().fingerprint == plan:
                 operation.apply(Home(str(open_folder / "home")), patient, plan)
         except errors.StoreReadOnly:
             status = 0

@@ -32,7 +32,7 @@ LETTERS = [*"abcdefgh"]
 
 
 def look(home: Path) -> Diagnosis:
-    return HermesInstall(str(home), {}).look()
+    return HermesInstall(str(home), {}).diagnose()
 
 
 def found(home: Path) -> dict[str, bool]:
@@ -44,9 +44,9 @@ def mended(home: Path) -> dict[str, Any]:
     """The sidecar after a repair; a second look finds nothing to do, and undo gives the same bytes."""
     install, ours = HermesInstall(str(home), {}), Home(str(home) + "-holdfast")
     before = {str(p): p.read_bytes() for p in home.rglob("*") if p.is_file()}
-    receipt = operation.apply(ours, install, install.look().fingerprint)
+    receipt = operation.apply(ours, install, install.diagnose().fingerprint)
     assert receipt.problems == []
-    assert install.look().steps == []
+    assert install.diagnose().steps == []
     side: dict[str, Any] = json.loads((home / f"webui/sessions/{SID}.json").read_text())
     assert side["message_count"] == len(side["messages"])
     after = {str(p): p.read_bytes() for p in home.rglob("*") if p.is_file()}
@@ -457,9 +457,11 @@ def test_a_folder_that_is_no_hermes_is_not_called_fine(tmp_path: Path) -> None:
         HermesInstall(str(tmp_path), {})
     sidecar(tmp_path / "h", said(*LETTERS))
     for below in ("", "webui", "webui/sessions"):
-        assert HermesInstall(str(tmp_path / "h" / below), {}).look().findings
+        assert HermesInstall(str(tmp_path / "h" / below), {}).diagnose().findings
     os.rename(tmp_path / "h/webui/sessions", tmp_path / "copied")
-    assert [f.code for f in HermesInstall(str(tmp_path / "copied"), {}).look().findings] == ["index_missing"]
+    assert [f.code for f in HermesInstall(str(tmp_path / "copied"), {}).diagnose().findings] == [
+        "index_missing"
+    ]
 
 
 @pytest.mark.parametrize("version", ["31", "'9000'", "'later'", "30.5", "x'ff'"])
