@@ -46,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line(msgspec.to_builtins(found))
         return 0
-    print(f"{found.action}  session {found.session}, token {found.token or 'none'}")
+    output.text(f"{found.action}  session {found.session}, token {found.token or 'none'}")
     for reason in found.reasons:
         output.text(f"  {reason.code}: {output.plain(reason.text)}")
     return 0
