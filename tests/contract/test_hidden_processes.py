@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.home import Home
-from holdfast.process import identity
 from tests.support.terminal import HOLDFAST, Terminal
 
 # In a namespace of its own: /proc hides the process of another user from one who may not look at all of them.
@@ -46,14 +45,6 @@ def test_a_run_goes_well_where_proc_hides_other_users(home: Home, tmp_path: Path
     prompt = 'go <<[{"tool": "shell", "run": "echo hi"}, {"say": "done"}]>>'
     done = hidden(how, *HOLDFAST, "run", "-a", "demo", prompt, terminal=terminal)
     assert done.returncode == 0 and "done" in done.stdout, (done, terminal.worker_log())
-
-
-def test_a_process_that_is_not_hidden_is_not_taken_for_one() -> None:
-    assert not identity.is_hidden(os.getpid())
-    child = subprocess.Popen(["true"])
-    child.wait()
-    assert not identity.is_hidden(child.pid)
-    assert not identity.is_hidden(2**40)
 
 
 def test_a_name_that_is_no_utf8_is_one_clear_line(home: Home, tmp_path: Path) -> None:

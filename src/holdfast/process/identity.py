@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -60,19 +59,10 @@ def is_alive(pid: int, started: float, boot: str) -> bool:
     return boot == boot_id() and _now(pid) == started
 
 
-def me() -> Owner:
-    """This process, as the owner of a task."""
+def me(node: str) -> Owner:
+    """This process on that node, as the owner of a task."""
     pid = os.getpid()
-    return Owner(host=socket.gethostname(), pid=pid, started=_now(pid) or 0.0, boot=boot_id())
-
-
-def owner_alive(owner: Owner) -> bool | None:
-    """Whether an owner still runs; None for one on another host, or hidden by /proc: unknown is not dead."""
-    if owner.host != socket.gethostname():
-        return None
-    if is_alive(owner.pid, owner.started, owner.boot):
-        return True
-    return None if owner.boot == boot_id() and is_hidden(owner.pid) else False
+    return Owner(host=node, pid=pid, started=_now(pid) or 0.0, boot=boot_id())
 
 
 def stat_of(pid: int) -> Stat | None:
@@ -82,17 +72,6 @@ def stat_of(pid: int) -> Stat | None:
             return read_stat(file.read(4096))
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-
-
-def is_hidden(pid: int) -> bool:
-    """Whether there is a process of another user of which /proc tells us nothing: it may be anyone."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return stat_of(pid) is None
-    except (ProcessLookupError, OverflowError):
-        return False
-    return HAS_PROC and stat_of(pid) is None and os.path.exists(f"/proc/{pid}")
 
 
 def read_stat(line: bytes) -> Stat | None:
