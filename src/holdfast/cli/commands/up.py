@@ -84,7 +84,7 @@ async def _tell_adoptable(door: Door) -> None:
 
 
 def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
-    """Say where it is, and what was put right."""
+    """Say where it is, and which tasks have ended; what was healed is in the log, on the same stderr."""
     from holdfast.hub import auth
 
     healed = hub.healed
@@ -92,15 +92,6 @@ def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
         print(json.dumps({"url": door.url, "token": door.token, "pid": os.getpid()}), flush=True)
         return
     if healed is not None:
-        for done in healed.done:
-            print(f"holdfast: healed {done.subject}: {done.code}, {done.result}", file=sys.stderr)
-            for path in done.kept if done.lost else ():
-                print(f"holdfast: the bytes of what is lost are in {path}", file=sys.stderr)
-        for left in healed.unhealed:
-            where = f" ({', '.join(left.kept)})" if left.kept else ""
-            print(f"holdfast: not healed: {left.subject}: {left.code}, {left.text}{where}", file=sys.stderr)
-        for problem in healed.problems:
-            print(f"holdfast: not healed: {problem}", file=sys.stderr)
         for one in healed.settled:
             print(output.settled(one.task, one.session, one.status, one.reason), file=sys.stderr)
     if not auth.is_loopback(host):
