@@ -193,6 +193,8 @@ class _Dispatcher:
         self, *, queue: bool = False, seen: int | None = None, events: tuple[Any, ...] = (), **options: Any
     ) -> Task:
         """In the session itself; how it begins is judged once more when its turn comes."""
+        if not self._context.node.owns(self._session.host):
+            events = (*events, self._waits_elsewhere())
         named = self._wish.session is not None and not self._wish.may_move
         insists = {beginning.INSISTS: True} if named else {}
         return await self._context.store.dispatch(
@@ -207,6 +209,17 @@ class _Dispatcher:
                 task=self._wish.task,
             )
         )
+
+    def _waits_elsewhere(self) -> NewEvent:
+        """Why a prompt for a session of another node does not start here."""
+        host = self._session.host
+        if self._context.node.private:
+            raise errors.IllegalChange(
+                f"session {self._session.id} is on {host}, and can only be run there",
+                hint="begin anew here with another key",
+            )
+        text = f"waiting for node {host}, where this session is; it starts when a hub runs there"
+        return NewEvent("notice", {"text": text, "code": "other_host", "node": host})
 
     async def _still_untold(self) -> dict[str, Any]:
         """The brief of a run that never reached its agent is for the next one; the first task carries it."""
@@ -293,7 +306,7 @@ class _Dispatcher:
         return await self._context.store.dispatch(dispatched._replace(task=self._wish.task))
 
     def _options(self) -> dict[str, Any]:
-        here = self._session.host in (None, self._context.owner.host)
+        here = self._context.node.owns(self._session.host)
         return options(self._context, self._wish, here=here)
 
     def _running(self, text: str, found: Verdict) -> errors.SessionRunning:
@@ -397,8 +410,8 @@ async def again(context: Context, wish: Again, by: str) -> dict[str, Any]:
 
 async def _check(context: Context, session: Session, wish: Again) -> str | None:
     """What the retry has to wait for, if anything; refused unless the caller asks to wait."""
-    if session.host not in (None, context.owner.host):
-        raise errors.IllegalChange(f"session {session.id} is on {session.host}")
+    if not context.node.owns(session.host):
+        raise errors.IllegalChange(f"session {session.id} is on node {session.host}")
     found = verdict.judge(await sessions.facts(context, session))
     if found.action != "wait":
         return None

@@ -74,6 +74,10 @@ update session set seq = :seq, messages = :messages, updated_at = :updated_at wh
 insert into log (kind, at, replayed, origin, body, seq, id, n, task, spool, last)
 values (:kind, :at, :replayed, :origin, :body, :seq, :id, :n, :task, :spool, :last)
 
+-- name: sessions_with_record
+-- Whose a record is of which a damaged file does not say so any more: its time tells. Reads the whole log.
+select s.id from log l join session s on s.n = l.n where l.seq = :seq and l.at = :at
+
 -- name: put_record
 -- Only recovery changes a record: one that was altered in the file gets back what its mirror proves.
 update log set kind = :kind, at = :at, task = :task, replayed = :replayed, origin = :origin, spool = :spool,

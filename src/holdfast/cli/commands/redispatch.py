@@ -45,5 +45,5 @@ def run(given: argparse.Namespace) -> int:
         hint = f" ({one['hint']})" if one.get("hint") else ""
         output.text(f"task {one['task']} is not run again: {output.plain(one['message'] + hint)}")
     if not made["redispatched"] and not made["skipped"]:
-        print("no interrupted task can be run again")
+        output.text("no interrupted task can be run again")
     return 0
