@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -60,17 +59,10 @@ def is_alive(pid: int, started: float, boot: str) -> bool:
     return boot == boot_id() and _now(pid) == started
 
 
-def me() -> Owner:
-    """This process, as the owner of a task."""
+def me(node: str) -> Owner:
+    """This process on that node, as the owner of a task."""
     pid = os.getpid()
-    return Owner(host=socket.gethostname(), pid=pid, started=_now(pid) or 0.0, boot=boot_id())
-
-
-def owner_alive(owner: Owner) -> bool | None:
-    """Whether an owner still runs; None for one on another host: unknown is not dead."""
-    if owner.host != socket.gethostname():
-        return None
-    return is_alive(owner.pid, owner.started, owner.boot)
+    return Owner(host=node, pid=pid, started=_now(pid) or 0.0, boot=boot_id())
 
 
 def stat_of(pid: int) -> Stat | None:

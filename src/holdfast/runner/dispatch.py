@@ -190,6 +190,8 @@ class _Dispatcher:
         self, *, queue: bool = False, seen: int | None = None, events: tuple[Any, ...] = (), **options: Any
     ) -> Task:
         """In the session itself; how it begins is judged once more when its turn comes."""
+        if not self._context.node.owns(self._session.host):
+            events = (*events, self._waits_elsewhere())
         insists = {beginning.INSISTS: True} if self._wish.session is not None else {}
         return await self._context.store.dispatch(
             Dispatch(
@@ -203,6 +205,17 @@ class _Dispatcher:
                 task=self._wish.task,
             )
         )
+
+    def _waits_elsewhere(self) -> NewEvent:
+        """Why a prompt for a session of another node does not start here."""
+        host = self._session.host
+        if self._context.node.private:
+            raise errors.IllegalChange(
+                f"session {self._session.id} is on {host}, and can only be run there",
+                hint="begin anew here with another key",
+            )
+        text = f"waiting for node {host}, where this session is; it starts when a hub runs there"
+        return NewEvent("notice", {"text": text, "code": "other_host", "node": host})
 
     async def _still_untold(self) -> dict[str, Any]:
         """The brief of a run that never reached its agent is for the next one; the first task carries it."""
@@ -289,7 +302,7 @@ class _Dispatcher:
         return await self._context.store.dispatch(dispatched._replace(task=self._wish.task))
 
     def _options(self) -> dict[str, Any]:
-        here = self._session.host in (None, self._context.owner.host)
+        here = self._context.node.owns(self._session.host)
         return options(self._context, self._wish, here=here)
 
     def _running(self, text: str, found: Verdict) -> errors.SessionRunning:
@@ -403,8 +416,8 @@ async def _check(context: Context, task: Task, session: Session) -> None:
     found = verdict.judge(await sessions.facts(context, session))
     if found.action == "wait":
         raise errors.SessionRunning(verdict.told(found), session=session.id)
-    if session.host not in (None, context.owner.host):
-        raise errors.IllegalChange(f"session {session.id} is on {session.host}")
+    if not context.node.owns(session.host):
+        raise errors.IllegalChange(f"session {session.id} is on node {session.host}")
 
 
 def _wish(task: Task, session: Session) -> Wish:

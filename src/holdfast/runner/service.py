@@ -49,7 +49,9 @@ async def opened(
         store = await _store(home, location, registry, lock, told)
         watch = Watch()
         try:
-            yield Context(store, home, registry, chosen, watch, identity.me(), env)
+            node = store.node
+            assert node is not None, "a store that is opened with a home has its node"
+            yield Context(store, home, registry, chosen, watch, identity.me(node.id), node, env)
         finally:
             watch.close()
             await store.close()

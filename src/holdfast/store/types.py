@@ -16,6 +16,7 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Header, Link, Session, Worktree
 from holdfast.model.task import Delivery, OpenTask, Owner, Status, Task, Turn
 from holdfast.model.token import ResumeTarget, Token
+from holdfast.node import Node
 from holdfast.store.reads import ALL, Filters
 
 
@@ -105,6 +106,8 @@ class Overview(NamedTuple):
 
 class Store(Protocol):
     """The log of all sessions, its views, and news of them."""
+
+    node: Node | None  # of the home that this store was opened with; None without a home
 
     # --- the log
 
