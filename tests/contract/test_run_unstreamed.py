@@ -19,6 +19,7 @@ from holdfast.process import identity
 from holdfast.runner import finish, replay
 from holdfast.runner.context import Context
 from holdfast.settings import Settings
+from holdfast.shortage import Shortages
 from holdfast.store.store import BaseStore
 from holdfast.store.types import Dispatch
 from holdfast.transcripts.backups import TranscriptBackup
@@ -91,7 +92,9 @@ async def with_demo_file(
     monkeypatch.setattr(
         DemoReader, "find", lambda *_: [SessionRef(agent="demo", native_id="d-1", path=str(path))]
     )
-    return Context(store, home, AgentRegistry(), Settings(), cast(Any, None), identity.me(), {}), task
+    return Context(
+        store, home, AgentRegistry(), Settings(), cast(Any, None), identity.me(), {}, Shortages()
+    ), task
 
 
 @pytest.mark.parametrize(

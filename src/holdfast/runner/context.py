@@ -9,6 +9,7 @@ from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.task import Owner
 from holdfast.settings import Settings
+from holdfast.shortage import Shortages
 from holdfast.spool.watch import Watch
 from holdfast.store.types import Store
 
@@ -26,6 +27,7 @@ class Context(NamedTuple):
     watch: Watch
     owner: Owner
     env: Mapping[str, str]  # of the user; agents get what is kept of it
+    shortages: Shortages
     overhear: Overhear | None = None  # told of what is being said; the log never depends on it
 
 

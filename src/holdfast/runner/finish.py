@@ -19,6 +19,7 @@ from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Status, Task
 from holdfast.process.table import Process
+from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import replay
 from holdfast.runner.context import Context, header
 from holdfast.runner.processes import shown
@@ -29,6 +30,7 @@ from holdfast.store.types import Store
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import KnownEvents
 
+NO_ROOM = "the agent's process could not be started"
 MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took it
 
 
@@ -39,6 +41,7 @@ class Facts(NamedTuple):
     exit: int | None  # as the shim recorded it; None: nobody saw its end
     accepted: bool  # the agent had taken the prompt
     tries: int = 1  # launches so far, this one included
+    started: bool = True  # the agent's process was; else the shim could not start it
     cancelled_by: str | None = None
 
 
@@ -62,6 +65,8 @@ def ending(facts: Facts) -> Ending:
         return Ending("failed", final.reason or "the agent gave no reason")
     if facts.accepted:
         return Ending("interrupted", f"the agent {_gone(facts.exit)} without a final answer")
+    if not facts.started:  # the machine had no room for it: that says nothing about the agent
+        return Ending("queued", NO_ROOM)
     if _by_itself(facts.exit):
         return Ending("failed", f"the agent {_gone(facts.exit)} before it took the prompt")
     if facts.tries >= MAX_TRIES:
@@ -157,6 +162,7 @@ def _is_interrupted(event: NewEvent) -> bool:
 
 # --- The end of a task whose agent is gone: what it left, its status and its outcome, in one commit.
 
+GIVEN_BACK = "given_back"
 REASON = 1000  # characters of an agent's words in a task's reason; all of them are in its error
 ANSWER_KEPT = 100_000  # characters of the last answer in the outcome
 STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
@@ -188,11 +194,13 @@ class Settling:
             accepted=seen or told.took_prompt,
             tries=1 + task_dir.retired(self._spool),
             cancelled_by=cancelled_by,
+            started=self._spool.is_agent_recorded(),
         )
         decided = ending(facts)
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
-            await self._journal.commit([_notice("given_back", text), _become(decided)], last=True)
+            code = GIVEN_BACK if facts.started else NOT_LAUNCHED
+            await self._journal.commit([_notice(code, text), _become(decided)], last=True)
             return
         entries = [*told.entries]
         if told.took_prompt and not seen:

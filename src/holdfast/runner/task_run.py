@@ -189,6 +189,8 @@ class TaskRun:
                 return False
         elif self.task.delivery != "accepted" and self._prevent():
             task_dir.discard(self._spool)  # it was prepared and never launched
+        elif not self._begun and not self._spool.is_agent_recorded():
+            task_dir.discard(self._spool)  # a shim was there, and could not start the agent
         elif not self._begun:
             task_dir.retire(self._spool)  # of a launch before this one, which gave the prompt back
         elif (note := self._spool.launch()) and "job" in note:
@@ -221,6 +223,10 @@ class TaskRun:
         entries: list[Entry] = [NewEvent("notice", {"text": text, "code": code})]
         entries.append(SetStatus(status="queued", reason=why))
         await self._context.store.commit(_commit(self.task, entries))
+
+    def is_unlaunched(self) -> bool:
+        """Whether no agent of it was started, and from now on none can be."""
+        return not self._begun and (not os.path.isdir(self._spool.path) or self._prevent())
 
     async def _take_up(self) -> bool:
         """Whether to read a spool that others began to read; False if it was set aside.
@@ -282,8 +288,9 @@ class TaskRun:
         )  # it waits for the disk, and other runs must not
         await self._ready(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
         child = self._start(plan)
+        self._begun = True  # at once: from here on it may never go back to the queue as not launched
+        self._context.shortages.over()
         self._family = Family(self._spool, self._watchman, self.task.id, child)
-        self._begun = True
 
     def _start(self, plan: launching.Plan) -> subprocess.Popen[bytes]:
         try:
@@ -446,7 +453,10 @@ class TaskRun:
             worktree.branch(self._job.cwd),
         )
         settling = Settling(self.task, self._job, self._spool, self._journal)
+        started = self._spool.is_agent_recorded()
         await settling.settle(cancelled_by, survivors, left, told, branch)
+        if not started and cancelled_by is None:
+            self._context.shortages.note("processes", f"task {self.task.id}: {unseen.NO_ROOM}")
         if (native_id := self._native_id()) is not None:
             await replay.keep(self._context, self._agent, native_id, level=told.level)
 
