@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from bench.running.helper import serve
 from bench.running.latency import AGENT, PROGRAM
-from holdfast.agents import driver as drivers
+from holdfast.agents import acp
 from holdfast.agents.driver import AgentJob
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
@@ -39,7 +39,7 @@ async def relay(store: BaseStore, claimed: Task) -> None:
     job = AgentJob(
         agent=AGENT, session=claimed.session, task=task, prompt=claimed.prompt, cwd="/", program=()
     )
-    driver = drivers.make("acp", job)
+    driver = acp.make_driver(job)
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast import errors
-from holdfast.agents.demo import DemoReader
+from holdfast.agents.demo.reader import DemoReader
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import NewEvent

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents import driver as drivers
 from holdfast.agents.driver import AgentJob, Entry
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
@@ -30,7 +29,7 @@ def spooled(home: Home, task: str, registry: AgentRegistry, events: list[Event])
     answers = requests([event for event in events if event.task == task]).answers
     spool = Spool(home.task(task))
     job = msgspec.convert(spool.launch()["job"], AgentJob)
-    driver = drivers.make(str(registry.get(job.agent).driver), job)
+    driver = registry.make_driver(job)
     entries: list[Entry] = [*driver.start_messages().entries]
     for line in archive.lines(spool):
         if line.data is not None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents.driver import AgentJob, Driver, DriverOutput, Entry, make
+from holdfast.agents.driver import AgentJob, Driver, DriverOutput, Entry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
 from tests.support import paths
@@ -49,7 +50,7 @@ class Replay:
     """What a driver makes of a recording; every line it sends must be the one that was sent."""
 
     def __init__(self, recording: Recording):
-        self.driver: Driver = make(recording.agent, recording.job)
+        self.driver: Driver = AgentRegistry().make_driver(recording.job)
         self.entries: list[Entry] = []
         self.settled_at: int | None = None  # how many lines were heard when the final word was there
         unsent = self._take(self.driver.start_messages())

@@ -8,11 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.agents.driver import AgentJob
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.errors import BadInput
 from holdfast.transcripts.reader import TranscriptReader
 
-Protocol = Literal["claude", "codex", "acp"]
 # `turn`: up to the end of any whole turn; `whole`: only as it stands, so not one that was cut short.
 Forks = Literal["turn", "whole"]
 
@@ -49,7 +48,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     native_id_pattern: str = OPAQUE  # the form of its own conversation ids; nothing else is passed to it
     protocols: tuple[str, ...]  # how a conversation of it can be driven, the usual one first
     unnamed_protocol: str | None = None  # the route of a token that was recorded without a protocol
-    driver: Protocol | None = None  # None: we cannot run it yet
+    driver: Callable[[AgentJob], Driver] | None = None  # imports the driver when called; None: cannot run
     command: tuple[str, ...] = ()  # of one that need not be looked for
     programs: tuple[str, ...] = ()  # what it is called on PATH
     behind: Callable[[str], tuple[str, ...] | None] | None = None

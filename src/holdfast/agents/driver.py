@@ -104,26 +104,6 @@ class Driver(Protocol):
         ...
 
 
-# --- The driver that an agent's entry names.
-
-
-def make(kind: str, job: AgentJob) -> Driver:
-    """A driver of that kind for one process."""
-    if kind == "claude":
-        from holdfast.agents.claude.driver import ClaudeDriver
-
-        return ClaudeDriver(job)
-    if kind == "codex":
-        from holdfast.agents.codex.driver import CodexDriver
-
-        return CodexDriver(job)
-    if kind == "acp":
-        from holdfast.agents.acp.driver import AcpDriver
-
-        return AcpDriver(job)
-    raise AssertionError(kind)
-
-
 def other_conversation(asked: str, got: str) -> NewEvent:
     """The agent did not go on where it was asked to."""
     said = f"the agent was asked for its conversation {asked} and is in another one, {got}"

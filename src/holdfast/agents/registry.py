@@ -1,25 +1,31 @@
-"""All agents: the ones we know, and any ACP agent from the config."""
+"""Which agents are there? Every folder of this package with an `AGENT`, and any ACP agent in config.toml."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.agents import acp, claude, codex, cursor, demo, gemini, hermes, kimi, opencode
+from holdfast import agents as package
+from holdfast.agents import acp
 from holdfast.agents.base import Agent
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.errors import BadInput, NotFound
 from holdfast.model.token import TokenRules
 
-KNOWN: tuple[Agent, ...] = (
-    claude.AGENT,
-    codex.AGENT,
-    gemini.AGENT,
-    opencode.AGENT,
-    kimi.AGENT,
-    cursor.AGENT,
-    hermes.AGENT,
-    demo.AGENT,
-)
+
+def discover() -> tuple[Agent, ...]:
+    """The `AGENT` of each folder in `agents/`, in alphabetical order; a folder without one is shared code.
+
+    This imports the entries only. An entry imports its driver and its reader when they are needed.
+    """
+    folders = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in folders]
+    return tuple(module.AGENT for module in modules if hasattr(module, "AGENT"))
+
+
+KNOWN = discover()
 
 
 class AgentRegistry:
@@ -58,6 +64,13 @@ class AgentRegistry:
                 hint="known: " + ", ".join(a.name for a in self.agents),
             )
         return agent
+
+    def make_driver(self, job: AgentJob) -> Driver:
+        """A driver for one process of the job's agent."""
+        agent = self.get(job.agent)
+        if agent.driver is None:
+            raise BadInput(f"Holdfast cannot run {agent.title}")
+        return agent.driver(job)
 
     def token_rules(self) -> TokenRules:
         """What the store must know of tokens."""

@@ -32,6 +32,7 @@ COMMANDS = {
     "rm": ("archive", "move a session into the trash"),
     "restore": ("archive", "bring a session back from the trash"),
     "doctor": ("doctor", "what is wrong, what would mend it, and do so"),
+    "logins": ("logins", "which browsers are logged in to the page, and ending their logins"),
     "config": ("config", "what is in force, and from where"),
     "demo": ("demo", "a tour: runs a demo agent, kills things, shows what survives"),
     "completion": ("completion", "what a shell needs to complete all this"),

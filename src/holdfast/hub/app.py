@@ -21,6 +21,7 @@ from holdfast.hub.api import (
     agents,
     doctor,
     imports,
+    logins,
     page,
     responses,
     sessions,
@@ -57,6 +58,7 @@ ROUTES = [
     *system.ROUTES,
     *metrics.METRICS_ROUTES,
     *webhooks.ROUTES,
+    *logins.ROUTES,
     *page.ROUTES,
 ]
 CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}

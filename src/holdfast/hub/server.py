@@ -20,6 +20,7 @@ from holdfast.hub import app, auth
 from holdfast.hub.auth import Access
 from holdfast.hub.http_protocol import Protocol
 from holdfast.hub.imports import Adopting
+from holdfast.hub.logins import Logins
 from holdfast.hub.state import Hub
 from holdfast.hub.visitors import Visitors
 from holdfast.process import identity
@@ -111,7 +112,9 @@ class Door:
         self._socket = bind(chosen.host, chosen.port)
         self.url = url(self._socket)
         self.token = auth.load(hub.home)
-        access = Access(self.token, chosen.host, self._socket.getsockname()[1], chosen.hosts)
+        hub.logins = Logins(hub.home, self.token)
+        port = self._socket.getsockname()[1]
+        access = Access(self.token, chosen.host, port, chosen.hosts, hub.logins)
         self.adopting = Adopting(hub)
         self._server = _Server(
             uvicorn.Config(

@@ -162,7 +162,7 @@ def _is_interrupted(event: NewEvent) -> bool:
 
 # --- The end of a task whose agent is gone: what it left, its status and its outcome, in one commit.
 
-GIVEN_BACK = "given_back"
+GIVEN_BACK = "given_back"  # a launch whose agent never took the prompt
 REASON = 1000  # characters of an agent's words in a task's reason; all of them are in its error
 ANSWER_KEPT = 100_000  # characters of the last answer in the outcome
 STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
@@ -200,7 +200,8 @@ class Settling:
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
             code = GIVEN_BACK if facts.started else NOT_LAUNCHED
-            await self._journal.commit([_notice(code, text), _become(decided)], last=True)
+            given_back = _notice(code, text, generation=self._task.generation)
+            await self._journal.commit([given_back, _become(decided)], last=True)
             return
         entries = [*told.entries]
         if told.took_prompt and not seen:

@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.agents.base import Agent, AgentLaunch
-from holdfast.agents.driver import AgentJob
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.errors import BadInput
+
+
+def make_driver(job: AgentJob) -> Driver:
+    """The driver of every ACP agent, imported when a task needs it."""
+    from holdfast.agents.acp.driver import AcpDriver
+
+    return AcpDriver(job)
 
 
 def launch(job: AgentJob) -> AgentLaunch:
@@ -29,7 +36,7 @@ def entry(name: str, table: Mapping[str, Any]) -> Agent:
         name=name,
         title=title,
         protocols=("acp",),
-        driver="acp",
+        driver=make_driver,
         install=f'say how it is started: [agents.{name}] command = ["…"] in config.toml',
         launch=launch,
     )

@@ -6,7 +6,7 @@ import os
 
 from holdfast.agents import discovery
 from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
-from holdfast.agents.driver import AgentJob
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.transcripts.reader import TranscriptReader
 
 
@@ -35,6 +35,12 @@ def launch(job: AgentJob) -> AgentLaunch:
     return AgentLaunch((*argv, *job.args))
 
 
+def _driver(job: AgentJob) -> Driver:
+    from holdfast.agents.claude.driver import ClaudeDriver
+
+    return ClaudeDriver(job)
+
+
 def _history() -> TranscriptReader:
     from holdfast.agents.claude.reader import ClaudeReader
 
@@ -47,7 +53,7 @@ AGENT = Agent(
     aliases=("claude-code",),
     native_id_pattern=UUID,
     protocols=("stream-json",),
-    driver="claude",
+    driver=_driver,
     programs=("claude",),
     behind=behind,
     install="npm install -g @anthropic-ai/claude-code",

@@ -6,7 +6,7 @@ import os
 
 from holdfast.agents import discovery
 from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
-from holdfast.agents.driver import AgentJob
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.errors import BadInput
 from holdfast.transcripts.reader import TranscriptReader
 
@@ -63,6 +63,12 @@ def _check(prompt: str) -> None:
         raise BadInput("that prompt is not valid Unicode (a lone surrogate)")
 
 
+def _driver(job: AgentJob) -> Driver:
+    from holdfast.agents.codex.driver import CodexDriver
+
+    return CodexDriver(job)
+
+
 def _history() -> TranscriptReader:
     from holdfast.agents.codex.reader import CodexReader
 
@@ -75,7 +81,7 @@ AGENT = Agent(
     aliases=(),
     native_id_pattern=UUID,
     protocols=("exec-json",),
-    driver="codex",
+    driver=_driver,
     programs=("codex",),
     behind=behind,
     install="npm install -g @openai/codex",

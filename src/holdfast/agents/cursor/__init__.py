@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.agents import acp
 from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
@@ -24,7 +25,7 @@ AGENT = Agent(
     aliases=("cursor-agent",),
     native_id_pattern=WORD,
     protocols=("acp", "stream-json"),
-    driver="acp",
+    driver=acp.make_driver,
     programs=("cursor-agent",),  # not `agent`, which may be anything
     install="see cursor.com/cli",
     launch=launch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.agents import acp
 from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
@@ -24,7 +25,7 @@ AGENT = Agent(
     aliases=("gemini-cli",),
     native_id_pattern=UUID,
     protocols=("acp",),
-    driver="acp",
+    driver=acp.make_driver,
     programs=("gemini",),  # a script of node's; with GEMINI_CLI_NO_RELAUNCH it is the agent itself
     install="npm install -g @google/gemini-cli",
     launch=launch,

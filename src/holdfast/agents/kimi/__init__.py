@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast.agents import discovery
+from holdfast.agents import acp, discovery
 from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
@@ -42,7 +42,7 @@ AGENT = Agent(
     aliases=("kimi-code", "kimi-cli"),
     native_id_pattern=rf"(?:session_)?{UUID}",
     protocols=("acp",),
-    driver="acp",
+    driver=acp.make_driver,
     programs=("kimi",),
     behind=behind,
     install="npm install -g @moonshot-ai/kimi-code (needs Node 22.19 or later)",

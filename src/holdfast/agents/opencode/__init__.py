@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from holdfast.agents import discovery
+from holdfast.agents import acp, discovery
 from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
@@ -45,7 +45,7 @@ AGENT = Agent(
     title="OpenCode",
     native_id_pattern=r"ses_[A-Za-z0-9_]{1,128}",
     protocols=("acp",),
-    driver="acp",
+    driver=acp.make_driver,
     programs=("opencode",),
     behind=behind,
     install="npm install -g opencode-ai",

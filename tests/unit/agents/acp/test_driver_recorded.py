@@ -319,7 +319,7 @@ def test_command_lines() -> None:
 
 def test_an_agent_of_the_config() -> None:
     made = acp.entry("mine", {"command": ["my-agent", "--acp"], "title": "Mine", "env": {"A": "b"}})
-    assert (made.name, made.title, made.driver, made.protocols) == ("mine", "Mine", "acp", ("acp",))
+    assert (made.name, made.title, made.driver, made.protocols) == ("mine", "Mine", acp.make_driver, ("acp",))
     assert made.launch is not None and made.launch(_job("kimi-2.1.0")).argv == ("/bin/x", "--more")
     assert acp.entry("bare", {}).title == "bare" and not acp.entry("bare", {}).chooses_id
     for table in ({"command": "my-agent"}, {"command": [""]}, {"command": [7]}, {"title": 7}, {"title": ""}):

@@ -1,17 +1,12 @@
-"""The demo agent: ships with Holdfast, needs no model."""
+"""How are the demo agent's sessions read? `holdfast.demo` describes the file format."""
 
 from __future__ import annotations
 
 import os
-import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
-from holdfast import __version__, timestamps
-from holdfast.agents.base import WORD, Agent, AgentLaunch
-from holdfast.agents.driver import AgentJob
+from holdfast import timestamps
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as wire
@@ -24,44 +19,6 @@ from holdfast.transcripts.reader import (
     is_same_folder,
 )
 from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED, TurnTracker
-
-# -P: a `json.py` in the user's folder must not be what it imports.
-PROGRAM = (sys.executable, "-P", "-m", "holdfast.demo")
-
-
-def _launch(job: AgentJob) -> AgentLaunch:
-    """Our own Python running our own package, wherever that was imported from."""
-    return AgentLaunch(argv=(*(job.program or PROGRAM), *job.args), env=_environment())
-
-
-@lru_cache  # sysconfig takes milliseconds each time
-def _environment() -> dict[str, str]:
-    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    installed = folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    return {} if installed else {"PYTHONPATH": folder}
-
-
-def _history() -> TranscriptReader:
-
-    return DemoReader()
-
-
-AGENT = Agent(
-    name="demo",
-    title="Demo",
-    native_id_pattern=WORD,
-    protocols=("acp",),
-    driver="acp",
-    command=PROGRAM,
-    install=f"it comes with Holdfast {__version__}",
-    launch=_launch,
-    forks="turn",
-    keeps=("HOLDFAST_DEMO_HOME", "XDG_DATA_HOME"),
-    history=_history,
-)
-
-
-# --- The demo agent's own sessions; `holdfast.demo` says what a file of one holds.
 
 DEMO_AGENT = "demo"
 STARTS = (b'{"type":',)
