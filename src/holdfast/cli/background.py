@@ -51,7 +51,7 @@ def _tell_settled(answer: dict[str, Any]) -> None:
     from holdfast.cli import output
 
     for one in answer.get("settled", []):
-        print(output.settled(**one), file=sys.stderr)
+        output.note(output.settled(**one))
 
 
 def see_to_it(home: Home, location: Location, by: str) -> None:

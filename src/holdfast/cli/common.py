@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import NoReturn
 
 from holdfast import home as homes
+from holdfast.cli import output
 from holdfast.home import Home
 from holdfast.store.location import Location, locate
 
@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the command line, and end."""
-        print(f"{self.prog}: {message} (`{self.prog} --help` tells more)", file=sys.stderr)
+        output.note(f"{self.prog}: {message} (`{self.prog} --help` tells more)")
         raise SystemExit(2)
 
 

@@ -87,7 +87,7 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
     if given.json:
         output.json_line(made)
     else:
-        print(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
+        output.text(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
     return 0
 
 

@@ -347,7 +347,11 @@ def _refuse_deleted(session: Session | None) -> None:
 
 def _check_key(key: object, holder: str | None, own: str) -> None:
     if isinstance(key, str) and holder is not None and holder != own:
-        raise errors.KeyTaken(f"session {holder} is live under the key {key}", session=holder)
+        raise errors.KeyTaken(
+            f"session {holder} is live under the key {key}",
+            hint=f"`holdfast resume {own} --anyway` brings {own} back and takes the key",
+            session=holder,
+        )
 
 
 def _check_names(change: c.Change, *names: str) -> None:

@@ -211,8 +211,13 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
                 found = await look_closer(sql, head, sight, unsealed)
                 if found is not None:
                     findings.append(found)
-                if found is not None and found.code == ALTERED.code:
-                    continue  # its views are made anew when its records are right again
+        elif deep and found is None and trashed is not None:
+            compared += 1
+            found = await _compare_trashed(sql, head, trashed)
+            if found is not None:
+                findings.append(found)
+        if found is not None and found.code == ALTERED.code:
+            continue  # its views are made anew when its records are right again
         if deep and (drift := await _view_drift(sql, head)) is not None:
             findings.append(drift)
     for session in sorted({*seen.mirrors, *seen.trashed}):
@@ -268,6 +273,16 @@ def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None)
         action="delete it",
         evidence={"deletion": tombstone["deletion"]},
     )
+
+
+async def _compare_trashed(sql: Sql, head: Head, sight: Sight) -> Finding | None:
+    """The mirror of a deleted session beside its log; one that is gone was cleared by somebody."""
+    found = await look_closer(sql, head, sight, [])
+    if found is None or found.action is None:
+        return found
+    code, action = (CUT.code, CUT.action) if found.code == BEHIND.code else (found.code, found.action)
+    evidence = found.evidence | {"trashed": True}
+    return msgspec.structs.replace(found, code=code, action=action, evidence=evidence)
 
 
 def _in_trash(head: Head) -> Finding:

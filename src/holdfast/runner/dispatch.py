@@ -14,11 +14,11 @@ from holdfast.agents.discovery import find, traps, version
 from holdfast.agents.driver import Policy
 from holdfast.git import worktree
 from holdfast.model.changes import Create
+from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import verdict
-from holdfast.resume.facts import Facts
-from holdfast.resume.log_evidence import touched
+from holdfast.resume.facts import Archived, Facts
 from holdfast.resume.verdict import Verdict, judge
 from holdfast.runner import launch as beginning
 from holdfast.runner import replacement, sessions
@@ -27,7 +27,7 @@ from holdfast.runner.context import Context, header
 from holdfast.runner.waiting import LEFTOVERS
 from holdfast.runner.worker import WORKER
 from holdfast.settings import Leftovers
-from holdfast.store.types import Dispatch
+from holdfast.store.types import Dispatch, Replacing
 from holdfast.store.writes import same
 
 How = Literal["resume", "fork", "fresh", "anyway"]
@@ -98,11 +98,8 @@ async def _existing(context: Context, wish: Wish) -> Session | None:
     """The session that is meant, if there is one."""
     if wish.session is not None:
         session = await context.store.session(await context.store.resolve(wish.session))
-        if session.state != "live":
-            raise errors.IllegalChange(
-                f"session {session.id} is {session.state}",
-                hint="`holdfast unarchive` or `restore` brings it back",
-            )
+        if session.state != "live" and not (session.state == "archived" and wish.how in ("fork", "anyway")):
+            raise await _put_away(context, session)
     elif wish.key is not None:
         live = (await context.store.sessions(state="live", key=wish.key, empty=True, limit=1)).sessions
         if not live:
@@ -114,6 +111,22 @@ async def _existing(context: Context, wish: Wish) -> Session | None:
         raise errors.BadInput(f"session {session.id} is one of {session.agent}, not of {wish.agent}")
     check_agent(context, session.agent)
     return session
+
+
+async def _put_away(context: Context, session: Session) -> errors.IllegalChange:
+    """The refusal of a session that is not live, with the commands that continue it."""
+    if session.state == "deleted":
+        return errors.IllegalChange(
+            f"session {session.id} is deleted", hint=f"`holdfast restore {session.id}` brings it back"
+        )
+    note = session.archive
+    holder = None if session.key is None else await context.store.key_holder(session.key)
+    away = Archived(note.by if note else "", note.reason if note else "", session.key, holder)
+    can_fork = context.registry.get(session.agent).forks is not None
+    why = f": {note.reason}" if note and note.reason else ""
+    return errors.IllegalChange(
+        f"session {session.id} is archived{why}", hint=verdict.way_back(session.id, away, can_fork)
+    )
 
 
 class _Dispatcher:
@@ -135,7 +148,12 @@ class _Dispatcher:
         facts = await judging.facts(self._context, self._session, wanted=wanted)
         found = judge(facts, fork=wish.how == "fork" or wish.fork)
         if wish.how in ("resume", "fork", "anyway") and facts.token is None:
-            raise errors.NoToken(f"session {self._session.id} has no token to resume with")
+            raise errors.NoToken(
+                f"session {self._session.id} has no token to resume with",
+                hint=f"`holdfast resume {self._session.id} --fresh` starts a new conversation"
+                if facts.archived is None
+                else f"`holdfast unarchive {self._session.id}` brings it back",
+            )
         if facts.waiting:
             behind = wish.queue or wish.session is not None
             if wish.how is not None:  # who wants it forked, fresh or anyway means the present state
@@ -187,16 +205,39 @@ class _Dispatcher:
         )
 
     async def _still_untold(self) -> dict[str, Any]:
-        """The brief that a run was to get which never came to its agent is for the next one."""
-        tasks = await self._context.store.tasks(session=self._session.id)
-        owed = any(task.options.get(beginning.BRIEF) for task in tasks)
+        """The brief of a run that never reached its agent is for the next one; the first task carries it."""
+        first = await self._context.store.first_task(self._session.id)
+        owed = first is not None and first.options.get(beginning.BRIEF)
         return {beginning.BRIEF: True} if owed and self._wish.brief else {}
 
     async def _anyway(self, facts: Facts, found: Verdict) -> Task:
         agent = self._context.registry.get(self._session.agent)
         known = await asyncio.to_thread(known_traps, self._context, agent)
         overruled = (judging.overruling(found, self._by, known),) if found.action != "resume" else ()
+        if facts.archived is not None:
+            return await self._take_back(facts, facts.archived, overruled)
         return await self._queue(seen=facts.seen, events=overruled, begin="anyway")
+
+    async def _take_back(self, facts: Facts, archived: Archived, events: tuple[NewEvent, ...]) -> Task:
+        """Bring an archived session back, with its key; the session that has the key is archived."""
+        replaces = None
+        if archived.holder is not None:
+            reason = f"{self._by} took the key {archived.key} back for session {self._session.id}"
+            replaces = Replacing(archived.holder, self._by, header(reason, replacement.REASON))
+            events = (*events, judging.key_taken_back(self._by, str(archived.key), archived.holder))
+        return await self._context.store.dispatch(
+            Dispatch(
+                self._session.id,
+                self._wish.prompt,
+                {**self._options(), beginning.INSISTS: True, beginning.BEGIN: "anyway"},
+                self._retry_of,
+                replaces=replaces,
+                seen=facts.seen,
+                events=events,
+                task=self._wish.task,
+                unarchive_by=self._by,
+            )
+        )
 
     async def _fresh(self, facts: Facts, found: Verdict) -> Task:
         told = {beginning.BRIEF: self._wish.brief and verdict.wants_brief(found)}
@@ -356,9 +397,9 @@ async def _check(context: Context, task: Task, session: Session) -> None:
     """Refuse one whose thread has gone on without it."""
     if session.state != "live":
         raise errors.IllegalChange(f"session {session.id} is {session.state}; its thread has gone on")
-    later = [other.id for other in await context.store.tasks(session=session.id) if touched(other)]
-    if later[-1:] != [task.id]:
-        raise errors.IllegalChange(f"session {session.id} has gone on with task {later[-1]}")
+    last = await context.store.started_tasks(session.id)
+    if [one.id for one in last] != [task.id]:
+        raise errors.IllegalChange(f"session {session.id} has gone on with task {last[0].id}")
     found = verdict.judge(await sessions.facts(context, session))
     if found.action == "wait":
         raise errors.SessionRunning(verdict.told(found), session=session.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli import common
+from holdfast.cli import common, output
 
 # Each asks `holdfast complete` with the words up to the cursor, and offers the lines that it prints.
 SCRIPTS = {
@@ -61,5 +61,5 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Print the script."""
-    print(SCRIPTS[given.shell], end="")
+    output.prepared(SCRIPTS[given.shell].removesuffix("\n"))
     return 0

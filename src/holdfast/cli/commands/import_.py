@@ -7,7 +7,6 @@ import asyncio
 import fcntl
 import os
 import socket
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,9 +49,9 @@ def run(given: argparse.Namespace) -> int:
     else:
         here = len(adopted) - len(new)
         sessions, records = output.many(len(new), "session"), output.many(events, "event")
-        print(f"{sessions} adopted, {here} already here, {records} added")
+        output.text(f"{sessions} adopted, {here} already here, {records} added")
     for problem in failed:
-        print(f"holdfast: {problem['path']}: {problem['message']}", file=sys.stderr)
+        output.note(f"holdfast: {problem['path']}: {problem['message']}")
     return 1 if failed else 0
 
 
@@ -165,7 +164,7 @@ def _alone(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("holdfast: waiting for another import into this home", file=sys.stderr, flush=True)
+            output.note("holdfast: waiting for another import into this home")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:

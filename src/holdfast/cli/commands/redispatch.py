@@ -32,9 +32,9 @@ def run(given: argparse.Namespace) -> int:
         output.json_line(made)
         return 0
     for one in made["redispatched"]:
-        print(f"task {one['of']} is run again as {one['task']} of session {one['session']}")
+        output.text(f"task {one['of']} is run again as {one['task']} of session {one['session']}")
     for one in made["skipped"]:
         output.text(f"task {one['task']} is not: {output.plain(one['message'])}")
     if not made["redispatched"] and not made["skipped"]:
-        print("no task was interrupted")
+        output.text("no task was interrupted")
     return 0
