@@ -83,7 +83,8 @@ def test_idle_connections_without_a_token_are_closed_first(hub: RunningHub) -> N
         assert overview(with_token, hub.token) == 200 and with_token.sock is kept
         assert hub.terminal.run(SAY)["status"] == "succeeded"
     finally:
-        for one in (with_token, *idle):
+        with_token.close()
+        for one in idle:
             one.close()
 
 

@@ -37,7 +37,7 @@ def test_a_shortage_is_known_also_behind_another_error(problem: Exception, what:
 
 def test_starts_rest_longer_each_time_and_go_on_after_one_worked(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(shortage.time, "monotonic", lambda: now)
+    monkeypatch.setattr("holdfast.shortage.time.monotonic", lambda: now)
     short = Shortages()
     assert not short.is_resting and not short.is_trying
     rests = []
