@@ -13,6 +13,7 @@ from holdfast.model.changes import QueueTask, SetStatus
 from holdfast.model.commit import Commit
 from holdfast.model.session import Session
 from holdfast.model.task import ACTIVE, Delivery, OpenTask, Status, Task
+from holdfast.node import Node
 from holdfast.process import identity
 from holdfast.resume import facts
 from holdfast.resume.log_evidence import touched
@@ -28,7 +29,7 @@ MANY = 1200
 async def run_task(store: BaseStore, session: str, status: Status, prompt: str = "go") -> Task:
     """A task that the agent took, and its end."""
     queued = await store.enqueue(session, prompt)
-    task = await store.claim(queued.id, queued.generation, identity.me(), 60)
+    task = await store.claim(queued.id, queued.generation, identity.me("here"), 60)
     await store.deliver(task.id, "accepted", task.generation)
     if status == "running":
         return await store.task(task.id)
@@ -92,7 +93,7 @@ async def _check_deliveries(store: BaseStore) -> None:
 
 async def _check_verdict(store: BaseStore, home: Home, thread: str, interrupted: str) -> None:
     """An interruption behind the 1,000th task is seen, and the session is not resumed."""
-    place = facts.Place(home, {}, identity.me().host)
+    place = facts.Place(home, {}, Node("here", frozenset({"here"})))
     found = await facts.gather(store, REGISTRY.get("demo"), place, thread)
     assert found.last is not None and (found.last.task, found.last.status) == (interrupted, "interrupted")
     verdict = judge(found)
@@ -107,7 +108,7 @@ async def test_the_store_and_the_rules_agree_on_what_reached_an_agent(store: Bas
         session = (await store.create_session("demo")).id
         task = await store.enqueue(session, "go")
         if status != "queued":
-            task = await store.claim(task.id, 0, identity.me(), 60)
+            task = await store.claim(task.id, 0, identity.me("here"), 60)
             if delivery != "waiting":
                 task = await store.deliver(task.id, delivery, 1)
             if status != "running":
@@ -124,3 +125,28 @@ async def test_the_store_and_the_rules_agree_on_what_reached_an_agent(store: Bas
 @pytest.mark.parametrize("name", ["nobody", "s" + "0" * 15])
 async def test_questions_about_no_session(store: BaseStore, name: str) -> None:
     assert await store.latest_tasks(session=name) == [] and await store.tasks(session=name) == []
+
+
+async def test_only_what_can_still_be_run_again_is_redispatched(store: BaseStore) -> None:
+    """Of many interrupted tasks: the last one started in a live session, once."""
+    went_on, cut, cut_twice, put_away = [
+        (await store.create_session("demo", key=key)).id for key in ("on", "cut", "twice", "away")
+    ]
+    for session in (went_on, cut_twice):
+        for _ in range(3):
+            await run_task(store, session, "interrupted")
+    await run_task(store, went_on, "succeeded")
+    first = await run_task(store, cut, "interrupted")
+    last = (await store.started_tasks(cut_twice))[0]
+    await run_task(store, put_away, "interrupted")
+    await store.archive(put_away, "ann", "away")
+    assert [task.id for task in await store.redispatchable_tasks()] == [last.id, first.id]
+    assert [task.id for task in await store.redispatchable_tasks("cut")] == [first.id]
+    queued = await store.enqueue(cut, "not started, so nothing has changed")
+    assert [task.id for task in await store.redispatchable_tasks("cut")] == [first.id]
+    await store.set_status(queued.id, "cancelled")
+    again = await store.enqueue(cut, "again", retry_of=first.id)
+    assert await store.redispatchable_tasks("cut") == []
+    await store.set_status(again.id, "cancelled")
+    assert await store.redispatchable_tasks("cut") == [], "each once"
+    assert await store.redispatchable_tasks("k\0") == []

@@ -19,6 +19,7 @@ COMMANDS = {
     "cancel": ("cancel", "stop a task and all that it started"),
     "verdict": ("verdict", "whether a session may be gone on with, and why"),
     "resume": ("resume", "go on with a session, or with a copy of it, or anew"),
+    "token": ("token", "a session's tokens; record one by hand, revoke it, reinstate it"),
     "trust": ("trust", "say that a session is sound whose last task did not end well"),
     "redispatch": ("redispatch", "run interrupted tasks once more"),
     "agents": ("agents", "what is installed here, and what is known not to work with it"),

@@ -20,7 +20,7 @@ from holdfast.process.open_files import ENDINGS
 from holdfast.recovery import database, findings
 from holdfast.recovery.examine import Looked, examine
 from holdfast.recovery.findings import Done, Signature, signature
-from holdfast.recovery.heal import FILES_ONLY, host_of, look, mend, open_healed
+from holdfast.recovery.heal import FILES_ONLY, look, mend, open_healed, owned_by
 from holdfast.store.location import Location
 from holdfast.store.store import BaseStore
 
@@ -71,7 +71,7 @@ async def _findings(home: Home, location: Location) -> list[findings.Finding]:
         from holdfast.store.postgres.readonly import ask_once
 
         looked: Looked = await ask_once(
-            location.address, lambda sql: examine(sql, home, host_of(location), True)
+            location.address, lambda sql: examine(sql, home, owned_by(home, location), True)
         )
         return looked.findings
     damage = database.examine(location.address, home, deep=True)

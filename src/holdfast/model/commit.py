@@ -251,7 +251,7 @@ def _check_patch(session: Session, change: c.PatchMetadata, rules: TokenRules) -
 
 def _check_token(view: View, change: c.Change) -> c.Change | None:
     if isinstance(change, c.SeeToken):
-        _check_names(change, "agent", "native_id", "protocol", "seen_in", "instead_of")
+        _check_names(change, "agent", "native_id", "protocol", "seen_in", "instead_of", "by")
         if not change.native_id:
             raise errors.BadInput("a token needs the agent's id")
         if change.instead_of is not None:
@@ -267,7 +267,7 @@ def _check_token(view: View, change: c.Change) -> c.Change | None:
             return None
         return change
     assert isinstance(change, (c.RevokeToken, c.ReinstateToken))
-    _check_names(change, "reason")
+    _check_names(change, "reason", "by")
     if not change.reason:
         raise errors.BadInput("a token is revoked or reinstated for a reason; give one")
     wanted = "current" if isinstance(change, c.RevokeToken) else "revoked"

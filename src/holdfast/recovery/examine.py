@@ -9,6 +9,7 @@ import msgspec
 from holdfast import errors, ids
 from holdfast.home import Home
 from holdfast.model.event import Record
+from holdfast.node import Node
 from holdfast.recovery import mirror_reader
 from holdfast.recovery.findings import Finding
 from holdfast.recovery.merge import Difference, altered, content, counted, lost_in_words, ranges
@@ -177,8 +178,8 @@ class Looked(NamedTuple):
     compared: int
 
 
-async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
-    """Compare database and mirrors. `mine`: mirror only this host's sessions; None: all."""
+async def examine(sql: Sql, home: Home, mine: Node | None, deep: bool) -> Looked:
+    """Compare database and mirrors. `mine`: mirror only this node's sessions; None: all."""
     rows = await sql.rows("heads")
     seen = survey(home, {} if deep else _seals(rows))
     findings = list(seen.strange)
@@ -203,7 +204,7 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
             if head.id in seen.intact:
                 pass
             elif sight is None:
-                wanted = mine is None or head.host in (None, mine)
+                wanted = mine is None or mine.owns(head.host)
                 if wanted and trashed is None and head.id + ENDING not in seen.taken:
                     findings.append(_missing(head))
             elif deep or head.seal != seal(head.seq, sight.stat):

@@ -15,6 +15,7 @@ from holdfast.model.event import Event
 from holdfast.model.session import Session
 from holdfast.model.task import ACTIVE, PENDING, OpenTask, Status, Task
 from holdfast.model.token import Token, current
+from holdfast.node import Node
 from holdfast.resume import environment, log_evidence, store_evidence
 from holdfast.resume.environment import Folder, Process
 from holdfast.resume.log_evidence import Gap, Record
@@ -54,7 +55,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     token: str | None = None
     revoked: str | None = None  # why its last token must not be resumed
-    elsewhere: str | None = None  # the host that it is on, if that is another one
+    elsewhere: str | None = None  # the node that it is on, if that is another one
     waiting: tuple[str, ...] = ()  # its tasks that run or wait for their turn
     last: Ended | None = None
     missing: bool = False  # a task must have been there, and is not recorded
@@ -125,7 +126,7 @@ class Place(msgspec.Struct, frozen=True):
 
     home: Home
     env: Mapping[str, str]  # the agent's, as far as it tells where its store is
-    host: str
+    node: Node
 
 
 async def gather(
@@ -150,7 +151,7 @@ async def gather(
         agent=agent.name,
         token=None if token is None else token.native_id,
         revoked=revoked,
-        elsewhere=header.host if header.host not in (None, place.host) else None,
+        elsewhere=None if place.node.owns(header.host) else header.host,
         waiting=tuple(task.id for task in unfinished if task.status in idle),
         last=_ended(said),
         missing=said.missing,

@@ -326,8 +326,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "other_host",
         "wait",
-        "the session is on another host, whose store and processes cannot be seen from here",
-        "this session is on {host}, and can only be judged there",
+        "the session is on another node, whose store and processes cannot be seen from here",
+        "this session is on node {host}, and can only be judged there",
         lambda facts: when(facts.elsewhere is not None, host=facts.elsewhere),
     ),
     Row(

@@ -44,7 +44,7 @@ async def facts(
     """What is known of it now; `but`: the task that asks, `wanted`: the folder that is asked for."""
     agent = context.registry.get(session.agent)
     env = {**context.env, **context.settings.of(agent.name).env}
-    place = Place(context.home, env, context.owner.host)
+    place = Place(context.home, env, context.node)
     return await gather(context.store, agent, place, session.id, but=but, wanted=wanted)
 
 

@@ -16,6 +16,7 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Header, Link, Session, Worktree
 from holdfast.model.task import Delivery, OpenTask, Owner, Status, Task, Turn
 from holdfast.model.token import ResumeTarget, Token
+from holdfast.node import Node
 from holdfast.store.reads import ALL, Filters
 
 
@@ -105,6 +106,8 @@ class Overview(NamedTuple):
 
 class Store(Protocol):
     """The log of all sessions, its views, and news of them."""
+
+    node: Node | None  # of the home that this store was opened with; None without a home
 
     # --- the log
 
@@ -300,6 +303,13 @@ class Store(Protocol):
 
     async def has_unsuccessful(self, session: str) -> bool:
         """Whether any task of a session was interrupted, cancelled or failed."""
+        ...
+
+    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
+        """The interrupted tasks that can still be run again, of one key or of all, in the order queued.
+
+        Each is the last task that was started in a live session, and has no retry yet.
+        """
         ...
 
     async def key_has_tasks(self, key: str) -> bool:

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import fcntl
 import os
-import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -94,7 +93,7 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                 async for session, came in import_install(
                     context.store,
                     path,
-                    host=socket.gethostname(),
+                    host=context.node.id,
                     protocol=protocol,
                     is_native_id=is_native_id,
                 ):
@@ -180,7 +179,7 @@ async def _adopt(context: Context, reader: TranscriptReader, places: list[Sessio
     def check_id(place: SessionRef) -> None:
         context.registry.get(place.agent).check_native_id(place.native_id)
 
-    host = socket.gethostname()
+    host = context.node.id
     came = await adopt_all(context.store, reader, places, host=host, protocol=protocol, check_id=check_id)
     return [_told(place, one) for place, one in zip(places, came, strict=True)]
 

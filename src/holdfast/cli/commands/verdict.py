@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
 
 from holdfast import config, settings
+from holdfast import node as nodes
 from holdfast.agents.discovery import find, version
 from holdfast.agents.registry import AgentRegistry
 from holdfast.cli import common, output
@@ -61,7 +61,9 @@ async def verdict(
     written = config.load(home)
     agent = AgentRegistry.from_config(written.get("agents", {})).get((await reading.session(session)).agent)
     env = {**os.environ, **settings.read(written).of(agent.name).env}
-    facts = await gather(reading, agent, Place(home, env, socket.gethostname()), session)
+    facts = await gather(
+        reading, agent, Place(home, env, nodes.read(home, private=location.kind == "sqlite")), session
+    )
     if whole and (program := find(agent, written.get("agents", {}).get(agent.name, {}), os.environ)):
         facts = msgspec.structs.replace(facts, version=version(program))
     return judge(facts, fork=fork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
@@ -181,7 +182,7 @@ async def _adopt(
         agent=agent if agent in FLAVORS else AGENT,
         key=session_key(row.id),
         cwd=metadata.string("path"),
-        host=metadata.string("host") or host,
+        host=_node(metadata.string("host"), host),
         title=_title(metadata) or row.tag,
         worktree=_worktree(metadata, row),
         metadata={"imported_from": path, "hapi_session": row.id},
@@ -192,6 +193,11 @@ async def _adopt(
     )
     await _put_state(store, session, metadata)
     return TranscriptImport(session, True, count)
+
+
+def _node(recorded: str | None, here: str) -> str:
+    """Where a session is: hapi records hostnames, and this machine's is this node."""
+    return here if recorded is None or recorded == socket.gethostname() else recorded
 
 
 async def _put_state(store: Store, session: str, metadata: HapiMetadata) -> None:
