@@ -95,8 +95,8 @@ async def with_demo_file(
     assert store.node is not None
     owner = identity.me(store.node.id)
     watch, settings = cast(Any, None), Settings()
-    made = Context(store, home, AgentRegistry(), settings, watch, owner, store.node, {}, Shortages())
-    return made, task
+    context = Context(store, home, AgentRegistry(), settings, watch, owner, store.node, {}, Shortages())
+    return context, task
 
 
 @pytest.mark.parametrize(
