@@ -226,6 +226,9 @@ def judge(
             session = os.path.basename(path).removesuffix(".jsonl")
             if data is None and path.startswith("trash"):
                 continue  # who clears the trash is not told of it: the database has it all
+            if data is None and session not in after:
+                figures["sessions that no copy knows of"] += 1
+                continue
             assert session in subjects, f"{path} was damaged, and nothing was told"
     for session, log in truth.logs.items():
         now = after.get(session, {})
