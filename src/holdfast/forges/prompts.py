@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast import ids
@@ -44,15 +45,20 @@ def threads(forge: Forge, assigned: Assignment) -> list[IssueThread] | IgnoredDe
 
 
 def choose_threads(
-    assigned: Assignment, possible: list[IssueThread], begun: Collection[str]
+    assigned: Assignment,
+    possible: list[IssueThread],
+    begun: Collection[str],
+    overtaken: Collection[str] = (),
 ) -> list[IssueThread] | IgnoredDelivery:
     """Whose turn it is; `begun` are the keys that have a session.
 
     Forgejo and Gitea name all who have the issue, not the one who was added: those who have not begun
-    are new. Where all have, only one alone can be meant.
+    are new. Where all have, only one alone can be meant. `overtaken` are the keys that a later delivery of
+    several assignees has begun: the delivery that should have begun them came too late.
     """
     if assigned.surely:
-        return possible
+        current = [thread for thread in possible if thread.key not in overtaken]
+        return current or IgnoredDelivery(f"{possible[0].user} was started by a later delivery already")
     if new := [thread for thread in possible if thread.key not in begun]:
         return new
     if len(possible) == 1:
@@ -80,8 +86,24 @@ def prompt_request(forge: Forge, assigned: Assignment, thread: IssueThread, stam
             "delivery": stamp.delivery,
             "digest": stamp.digest,
             "url": assigned.url,
+            "updated_at": assigned.updated_at,
+            "surely": assigned.surely,
         },
     )
+
+
+def overtakes(source: Mapping[str, Any], assigned: Assignment) -> bool:
+    """Whether a task came from a delivery that named several assignees and was sent after this one.
+
+    Forges deliver without an order. Times have seconds only, so the same time counts as later.
+    """
+    if source.get("surely") is not False or not assigned.updated_at:
+        return False
+    try:
+        later = datetime.fromisoformat(str(source.get("updated_at")))
+        return later >= datetime.fromisoformat(assigned.updated_at)
+    except (ValueError, TypeError):  # no time, or one with a zone and one without
+        return False
 
 
 class _EffectiveSettings:

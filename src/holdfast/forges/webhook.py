@@ -98,7 +98,8 @@ async def _queue(
         if (task := _same(forge, stamp, known[thread.key])) is not None
     ]
     begun = {key for key, tasks in known.items() if tasks}
-    chosen = prompts.choose_threads(told, possible, begun)
+    overtaken = {key for key, tasks in known.items() if _is_overtaken(forge, told, tasks)}
+    chosen = prompts.choose_threads(told, possible, begun, overtaken)
     if before:  # of several, some may have been left out by a crash
         chosen = [thread for thread in possible if thread.key not in begun]
     if isinstance(chosen, IgnoredDelivery):
@@ -131,6 +132,14 @@ def _same(forge: Forge, stamp: prompts.DeliveryId, tasks: list[Task]) -> Task | 
         if stamp.delivery == source.get("delivery") or stamp.digest == source.get("digest"):
             return task
     return None
+
+
+def _is_overtaken(forge: Forge, told: Assignment, tasks: list[Task]) -> bool:
+    sources = [task.options.get("source") for task in tasks]
+    return any(
+        isinstance(source, dict) and source.get("forge") == forge.name and prompts.overtakes(source, told)
+        for source in sources
+    )
 
 
 def get_forge(forges: Mapping[str, Forge], name: str) -> Forge:

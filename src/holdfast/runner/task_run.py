@@ -481,7 +481,7 @@ class TaskRun:
             self._told(),
             worktree.branch(self._job.cwd),
         )
-        settling = Settling(self.task, self._job, self._spool, self._journal)
+        settling = Settling(self.task, self._agent, self._job, self._spool, self._journal)
         await settling.settle(cancelled_by, survivors, left, told, branch)
         if (native_id := self._native_id()) is not None:
             await replay.keep(self._context, self._agent, native_id, level=told.level)
