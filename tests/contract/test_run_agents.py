@@ -9,6 +9,7 @@ import resource
 import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,10 +180,10 @@ def test_a_message_longer_than_memory_is_recorded_in_parts(home: Home) -> None:
 
 @pytest.mark.parametrize("failures, status", [(1, "succeeded"), (2, "failed")])
 def test_an_opencode_that_loses_the_race_for_its_database_is_started_once_more(
-    home: Home, failures: int, status: str
+    home: Home, tmp_path: Path, failures: int, status: str
 ) -> None:
     """Two of them create it at the same moment, and one fails before it takes a prompt."""
-    program = os.path.join(home.path, "opencode")
+    program = str(tmp_path / "opencode-test")  # the home may be where nothing can be executed
     agent = shlex.join([sys.executable, odd_agent.__file__, "plain"])
     with open(program, "w") as file:
         file.write(

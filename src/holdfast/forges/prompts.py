@@ -80,7 +80,7 @@ def prompt_request(forge: Forge, assigned: Assignment, thread: IssueThread, stam
         worktree=told.of("worktree") or False,
         permissions=told.of("permissions"),
         time_limit_s=told.of("time_limit_s"),
-        task=ids.derived(ids.TASK, forge.name, thread.user, stamp.digest),
+        task=task_id(forge, thread, stamp),
         source={
             "forge": forge.name,
             "delivery": stamp.delivery,
@@ -104,6 +104,11 @@ def overtakes(source: Mapping[str, Any], assigned: Assignment) -> bool:
         return later >= datetime.fromisoformat(assigned.updated_at)
     except (ValueError, TypeError):  # no time, or one with a zone and one without
         return False
+
+
+def task_id(forge: Forge, thread: IssueThread, stamp: DeliveryId) -> str:
+    """The id of the task that a delivery makes for one user."""
+    return ids.derived(ids.TASK, forge.name, thread.user, stamp.digest)
 
 
 class _EffectiveSettings:

@@ -20,8 +20,8 @@ from holdfast import durable_io
 from holdfast.git import commands
 from holdfast.model.json_codec import decode_as, encode
 from holdfast.model.session import Worktree
-from holdfast.model.task import Owner
 from holdfast.process import identity, table
+from holdfast.process.identity import Ident
 
 PREFIX = ".making-"
 MAX_BLOB = 64 * 1024 * 1024  # bytes of a file that is compared with what git was writing
@@ -32,7 +32,7 @@ class UnfinishedWorktree(msgspec.Struct, frozen=True):
 
     worktree: Worktree
     start: str  # the commit that it is made from
-    maker: Owner
+    maker: Ident
 
     @property
     def session(self) -> str:
@@ -42,7 +42,9 @@ class UnfinishedWorktree(msgspec.Struct, frozen=True):
 
 def note(worktree: Worktree, start: str) -> None:
     """Remember that this process begins to make a worktree."""
-    made = UnfinishedWorktree(worktree, start, identity.me())
+    pid = os.getpid()
+    maker = Ident(pid, identity.started(pid) or 0.0, identity.boot_id())
+    made = UnfinishedWorktree(worktree, start, maker)
     durable_io.create(_path(worktree), [encode(made)])
 
 
@@ -60,7 +62,7 @@ def left_in(worktrees: str) -> Iterator[UnfinishedWorktree]:
                 continue
             with open(os.path.join(worktrees, name), "rb") as file, suppress(ValueError):
                 found = decode_as(file.read(), UnfinishedWorktree)
-                if identity.owner_alive(found.maker) is False:
+                if not identity.is_alive(*found.maker):
                     yield found
 
 

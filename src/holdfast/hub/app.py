@@ -28,6 +28,7 @@ from holdfast.hub.api import (
     streams,
     system,
     tasks,
+    tokens,
     uptime,
     verdicts,
     webhooks,
@@ -45,6 +46,7 @@ NAME = 200  # letters of who asks
 
 ROUTES = [
     *sessions.ROUTES,
+    *tokens.ROUTES,
     *events.EVENTS_ROUTES,
     *streams.ROUTES,
     *verdicts.ROUTES,

@@ -72,7 +72,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def announce(home: Home, location: Location, url: str) -> None:
     """Say where we are; what a killed hub left there is replaced."""
-    me = identity.me()
+    me = identity.me("")
     told = {"pid": me.pid, "started": me.started, "boot": me.boot, "url": url, "at": timestamps.now()}
     told["store"] = store_mark(location)
     path = note_path(home)

@@ -18,6 +18,7 @@ from holdfast.model.changes import Deliver, SetStatus
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Status, Task
+from holdfast.node import Node
 from holdfast.process.table import Process
 from holdfast.runner import replay
 from holdfast.runner.context import Context, header
@@ -271,10 +272,11 @@ CODE = "last_unrecorded"  # as the verdict calls it
 TEXT = "the task that brought this session's token is not recorded; its next dispatch begins anew"
 
 
-async def settle(store: Store, host: str) -> list[dict[str, Any]]:
-    """Say it in the log of each, once; what was said, as a start reports it."""
-    told = []
-    for session in await store.unrecorded(host, CODE):
-        await store.commit(Commit(session, [NewEvent("notice", {"text": TEXT, "code": CODE})]))
-        told.append({"task": None, "session": session, "status": "missing", "reason": TEXT})
-    return told
+async def settle(store: Store, node: Node) -> list[dict[str, Any]]:
+    """Add a notice to the log of each session of this node, once; what a start reports."""
+    settled = []
+    for name in sorted(node.names):
+        for session in await store.unrecorded(name, CODE):
+            await store.commit(Commit(session, [NewEvent("notice", {"text": TEXT, "code": CODE})]))
+            settled.append({"task": None, "session": session, "status": "missing", "reason": TEXT})
+    return settled

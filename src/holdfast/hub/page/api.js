@@ -58,6 +58,9 @@ export const archive = (which, reason) => post(`/api/sessions/${id(which)}/archi
 export const unarchive = (which) => post(`/api/sessions/${id(which)}/unarchive`);
 export const restore = (which) => post(`/api/sessions/${id(which)}/restore`);
 export const trust = (which, reason) => post(`/api/sessions/${id(which)}/trust`, { reason });
+export const recordToken = (which, native_id, protocol) => post(`/api/sessions/${id(which)}/tokens`, { native_id, protocol });
+export const revokeToken = (which, reason) => post(`/api/sessions/${id(which)}/tokens/revoke`, { reason });
+export const reinstateToken = (which, native_id, reason) => post(`/api/sessions/${id(which)}/tokens/reinstate`, { native_id, reason });
 export const remove = (which, reason) => ask("DELETE", query(`/api/sessions/${id(which)}`, { reason }));
 export const events = (which, after, limit, signal) =>
   ask("GET", query(`/api/sessions/${id(which)}/events`, { after, limit }), undefined, signal);
