@@ -78,9 +78,7 @@ class _Fold:
     """One pass over the log."""
 
     def __init__(self, token: Token | None, last: str | None):
-        self.trust: dict[
-            str, Any
-        ] = {}  # who vouches for the session, behind all of the last task
+        self.trust: dict[str, Any] = {}  # who vouches for the session, behind all of the last task
         self._last = last
         self.crashed: str | None = None
         self.erred: set[str | None] = set()  # tasks that told of an error
