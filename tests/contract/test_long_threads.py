@@ -125,3 +125,28 @@ async def test_the_store_and_the_rules_agree_on_what_reached_an_agent(store: Bas
 @pytest.mark.parametrize("name", ["nobody", "s" + "0" * 15])
 async def test_questions_about_no_session(store: BaseStore, name: str) -> None:
     assert await store.latest_tasks(session=name) == [] and await store.tasks(session=name) == []
+
+
+async def test_only_what_can_still_be_run_again_is_redispatched(store: BaseStore) -> None:
+    """Of many interrupted tasks: the last one started in a live session, once."""
+    went_on, cut, cut_twice, put_away = [
+        (await store.create_session("demo", key=key)).id for key in ("on", "cut", "twice", "away")
+    ]
+    for session in (went_on, cut_twice):
+        for _ in range(3):
+            await run_task(store, session, "interrupted")
+    await run_task(store, went_on, "succeeded")
+    first = await run_task(store, cut, "interrupted")
+    last = (await store.started_tasks(cut_twice))[0]
+    await run_task(store, put_away, "interrupted")
+    await store.archive(put_away, "ann", "away")
+    assert [task.id for task in await store.redispatchable_tasks()] == [last.id, first.id]
+    assert [task.id for task in await store.redispatchable_tasks("cut")] == [first.id]
+    queued = await store.enqueue(cut, "not started, so nothing has changed")
+    assert [task.id for task in await store.redispatchable_tasks("cut")] == [first.id]
+    await store.set_status(queued.id, "cancelled")
+    again = await store.enqueue(cut, "again", retry_of=first.id)
+    assert await store.redispatchable_tasks("cut") == []
+    await store.set_status(again.id, "cancelled")
+    assert await store.redispatchable_tasks("cut") == [], "each once"
+    assert await store.redispatchable_tasks("k\0") == []

@@ -490,11 +490,37 @@ def test_interrupted_tasks_are_run_once_more_each_by_its_verdict(terminal: Termi
     terminal.until(lambda: verdict(terminal, cut[2]["session"])[0] == "fresh")
     rest = terminal.asked("redispatch", "--interrupted")
     assert [one["of"] for one in rest["redispatched"]] == [cut[1]["task"], cut[2]["task"]]
-    assert terminal.asked("redispatch", "--interrupted")["redispatched"] == []
+    assert terminal.asked("redispatch", "--interrupted") == {"redispatched": [], "skipped": []}
     for one in (*only, *rest["redispatched"]):
         task = terminal.ended(one["task"])
         assert (task["status"], task["retry_of"]) == ("succeeded", one["of"])
         assert "cut short" in bodies(terminal, one["session"], "user")[0]["text"]
+
+
+def test_a_task_that_must_wait_is_run_again_when_its_session_is_free(terminal: Terminal) -> None:
+    gate = {"tool": "shell", "run": GATE}
+    keyed_, other = terminal.detached(gate, SAY, words=["--key", "a"]), terminal.detached(gate, SAY)
+    for one in (keyed_, other):
+        terminal.until_event(one["session"], "tool_progress")
+        kill_agent(terminal, one["task"])
+        assert terminal.ended(one["task"])["status"] == "interrupted"
+    refused = terminal.asked("redispatch", "--interrupted")
+    assert (
+        refused["redispatched"] == []
+        and ["--wait" in one["hint"] for one in refused["skipped"]] == [True] * 2
+    )
+    made = terminal.asked("redispatch", "--interrupted", "--wait")
+    assert (
+        made["skipped"] == []
+        and ["still runs" in one["waits_for"] for one in made["redispatched"]] == [True] * 2
+    )
+    assert terminal.asked("redispatch", "--interrupted", "--wait") == {"redispatched": [], "skipped": []}
+    (Path(terminal.cwd) / "gate").touch()
+    for one in made["redispatched"]:
+        task = terminal.ended(one["task"])
+        assert task["status"] == "cancelled" and "moved_to" in task["outcome"], task
+        moved = terminal.ended(task["outcome"]["moved_to"]["task"])
+        assert moved["status"] == "succeeded" and moved["session"] != one["session"]
 
 
 def test_an_imported_session_is_gone_on_with_when_it_is_sound(terminal: Terminal, tmp_path: Path) -> None:

@@ -194,9 +194,9 @@ class Hub:
             },
         )
 
-    def redispatch(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
-        """Run interrupted tasks once more: all, or those of these threads."""
-        body = {"keys": None if keys is None else list(keys)}
+    def redispatch(self, keys: Iterable[str] | None = None, *, wait: bool = False) -> dict[str, Any]:
+        """Run interrupted tasks again: all, or those of these threads; `wait`: also where one must wait."""
+        body = {"keys": None if keys is None else list(keys), "wait": wait}
         answer: dict[str, Any] = self._asked("POST", "/api/redispatch", body)
         return answer
 

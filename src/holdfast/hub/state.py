@@ -13,11 +13,13 @@ import msgspec
 from holdfast import errors, timestamps
 from holdfast.forges.webhook import NamedLocks
 from holdfast.home import Home
+from holdfast.hub.fresh_starts import FreshStarts
 from holdfast.hub.logins import Logins
 from holdfast.hub.streaming.feed import Feed
 from holdfast.recovery.findings import Done, Report, Unhealed
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
+from holdfast.shortage import Shortage, disk_shortage
 from holdfast.store.location import Location
 from holdfast.store.types import Store
 
@@ -102,6 +104,8 @@ class Hub:
         self.by = by  # in whose name things are recorded
         self.started_at = timestamps.now()
         self.feed = feed or Feed()
+        self.fresh_starts = FreshStarts()
+        self.feed.hear(self.fresh_starts.on_event)
         self.logins = Logins(home)
         self.stopping = asyncio.Event()
         self.healed: Healed | None = None  # None before the home was opened
@@ -131,6 +135,14 @@ class Hub:
     async def resolve(self, name: str) -> str:
         """The session meant by what stands in an address: an id, a unique beginning of one, or a key."""
         return await self.store.resolve(name.replace(SLASH, "/"))
+
+    def shortage(self) -> Shortage | None:
+        """What this machine lacks just now."""
+        if self._context is not None:
+            return self._context.shortages.current(self.home.path)
+        if self.failure is not None and self.failure.code == errors.DiskFull.code:
+            return Shortage("disk", "no room is left on the disk", self.failure.at)
+        return disk_shortage(self.home.path)
 
     @property
     def is_open(self) -> bool:

@@ -19,6 +19,7 @@ from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import verdict
 from holdfast.resume.facts import Archived, Facts
+from holdfast.resume.rules import row_of
 from holdfast.resume.verdict import Verdict, judge
 from holdfast.runner import launch as beginning
 from holdfast.runner import replacement, sessions
@@ -45,6 +46,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="pro
     how: How | None = None  # how to go on with that session; None: as for a key, but in no other session
     fork: bool = False  # a copy is preferred to a new conversation, where the verdict allows both
     queue: bool = False  # behind what runs there; else that refuses it
+    may_move: bool = False  # although a session is named, a fresh one may take its place
     brief: bool = True  # tell a fresh run of the one that was cut short
     worktree: bool = False
     permissions: Policy | None = None
@@ -58,6 +60,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="ag
     """That interrupted tasks be run once more, each by its verdict."""
 
     key: str | None = None  # only of this thread
+    wait: bool = False  # where a session must wait, queue it: it runs when the session becomes free
 
 
 # --- From what a person wants done to a queued task; all that can be refused is refused here.
@@ -180,7 +183,7 @@ class _Dispatcher:
                 if wish.queue or verdict.passes(found):
                     return await self._queue(seen=facts.seen)
                 raise self._running(verdict.told(found), found)
-            case _ if wish.session is not None:
+            case _ if wish.session is not None and not wish.may_move:
                 raise beginning.unsafe(found)
             case "fork":
                 return await self._fork(facts, found)
@@ -192,7 +195,8 @@ class _Dispatcher:
         """In the session itself; how it begins is judged once more when its turn comes."""
         if not self._context.node.owns(self._session.host):
             events = (*events, self._waits_elsewhere())
-        insists = {beginning.INSISTS: True} if self._wish.session is not None else {}
+        named = self._wish.session is not None and not self._wish.may_move
+        insists = {beginning.INSISTS: True} if named else {}
         return await self._context.store.dispatch(
             Dispatch(
                 self._session.id,
@@ -390,44 +394,41 @@ def check_agent(context: Context, name: str) -> str:
 
 
 async def again(context: Context, wish: Again, by: str) -> dict[str, Any]:
-    """Put them back in the queue; what was queued, and what was not and why."""
+    """Queue each interrupted task that can still be run again; what was queued, what was not and why."""
     queued, skipped = [], []
-    for task in await context.store.tasks(status="interrupted"):
+    for task in await context.store.redispatchable_tasks(wish.key or ""):
         session = await context.store.session(task.session)
-        if wish.key is not None and session.key != wish.key:
-            continue
         try:
-            await _check(context, task, session)
-            made = await dispatch(context, _wish(task, session), by=by, retry_of=task.id)
+            waits_for = await _check(context, session, wish)
+            made = await dispatch(context, _wish(task, session, wish), by=by, retry_of=task.id)
         except errors.HoldfastError as problem:
             skipped.append({"task": task.id, "session": session.id, **problem.as_json()})
             continue
-        queued.append({"of": task.id, "task": made.id, "session": made.session})
+        queued.append({"of": task.id, "task": made.id, "session": made.session, "waits_for": waits_for})
     return {"redispatched": queued, "skipped": skipped}
 
 
-async def _check(context: Context, task: Task, session: Session) -> None:
-    """Refuse one whose thread has gone on without it."""
-    if session.state != "live":
-        raise errors.IllegalChange(f"session {session.id} is {session.state}; its thread has gone on")
-    last = await context.store.started_tasks(session.id)
-    if [one.id for one in last] != [task.id]:
-        raise errors.IllegalChange(f"session {session.id} has gone on with task {last[0].id}")
-    found = verdict.judge(await sessions.facts(context, session))
-    if found.action == "wait":
-        raise errors.SessionRunning(verdict.told(found), session=session.id)
+async def _check(context: Context, session: Session, wish: Again) -> str | None:
+    """What the retry has to wait for, if anything; refused unless the caller asks to wait."""
     if not context.node.owns(session.host):
         raise errors.IllegalChange(f"session {session.id} is on node {session.host}")
+    found = verdict.judge(await sessions.facts(context, session))
+    if found.action != "wait":
+        return None
+    if not wish.wait:
+        hint = "with --wait it runs when the session becomes free"
+        raise errors.SessionRunning(verdict.told(found), hint=hint, session=session.id)
+    return "; ".join(r.text for r in found.reasons if row_of(r.code).action == "wait")
 
 
-def _wish(task: Task, session: Session) -> Wish:
-    """The same prompt for the same thread; a session without a key is named by its id, and begun anew."""
-    keyed = session.key is not None
+def _wish(task: Task, session: Session, wish: Again) -> Wish:
+    """The same prompt for the same thread; a session without a key is named by its id."""
     return Wish(
         prompt=task.prompt,
         key=session.key,
-        session=None if keyed else session.id,
-        how=None if keyed else "fresh",
+        session=session.id if session.key is None else None,
+        may_move=True,
+        queue=wish.wait,
         permissions=task.options.get("permissions"),
         time_limit_s=task.options.get("time_limit_s"),
     )

@@ -78,11 +78,12 @@ values (:kind, :at, :replayed, :origin, :body, :seq, :id, :n, :task, :spool, :la
 -- Whose a record is of which a damaged file does not say so any more: its time tells. Reads the whole log.
 select s.id from log l join session s on s.n = l.n where l.seq = :seq and l.at = :at
 
--- name: put_record
--- Only recovery changes a record: one that was altered in the file gets back what its mirror proves.
-update log set kind = :kind, at = :at, task = :task, replayed = :replayed, origin = :origin, spool = :spool,
-  last = :last, body = :body
-where n = :n and seq = :seq
+-- name: move_session
+-- Only recovery moves a session: to a log without the records that were altered in the old one.
+update session set n = :new where n = :n
+
+-- name: move_tasks
+update task set n = :new where n = :n
 
 -- name: last_log
 select coalesce(max(id), 0) from log
@@ -213,6 +214,18 @@ select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.opt
   t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
 where s.key = :key and t.options like :pattern escape '\' order by t.place
+
+-- name: redispatchable_tasks
+-- The interrupted tasks that can still be run again: the last that was started in a live session, not retried yet.
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
+from task t join session s on s.n = t.n
+where t.status = 'interrupted' and t.delivery <> 'waiting' and s.state = 'live' and (:key = '' or s.key = :key)
+  and not exists (select 1 from task r where r.retry_of = t.id)
+  and not exists (select 1 from task l where l.n = t.n and l.place > t.place and (l.delivery = 'accepted'
+    or (l.delivery = 'sent' and l.status in ('cancelled', 'interrupted', 'running', 'unreachable'))))
+order by t.place
 
 -- name: interrupted_tasks
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,

@@ -361,6 +361,13 @@ async def has_unsuccessful(sql: Sql, session: str) -> bool:
     return bool(await sql.rows("unsuccessful_task", n=row["n"]))
 
 
+async def redispatchable_tasks(sql: Sql, key: str = "") -> list[Json]:
+    """The interrupted tasks that can still be run again, at most one of each live session."""
+    if not is_text(key):
+        return []
+    return [listed_task_view(row) for row in await sql.dicts("redispatchable_tasks", key=key)]
+
+
 async def key_has_tasks(sql: Sql, key: str) -> bool:
     """Whether any session of a key, live or not, has a task."""
     return is_text(key) and bool(await sql.rows("key_task", key=key))

@@ -294,6 +294,11 @@ class TaskCalls(Engine):
         """See the contract."""
         return await self.query(lambda sql: reads.has_unsuccessful(sql, session))
 
+    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
+        """See the contract."""
+        views = await self.query(lambda sql: reads.redispatchable_tasks(sql, key))
+        return [tables.as_task(view) for view in views]
+
     async def key_has_tasks(self, key: str) -> bool:
         """See the contract."""
         return await self.query(lambda sql: reads.key_has_tasks(sql, key))

@@ -305,6 +305,13 @@ class Store(Protocol):
         """Whether any task of a session was interrupted, cancelled or failed."""
         ...
 
+    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
+        """The interrupted tasks that can still be run again, of one key or of all, in the order queued.
+
+        Each is the last task that was started in a live session, and has no retry yet.
+        """
+        ...
+
     async def key_has_tasks(self, key: str) -> bool:
         """Whether any session of a key, live or not, has a task."""
         ...

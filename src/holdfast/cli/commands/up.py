@@ -55,8 +55,8 @@ def run(given: argparse.Namespace) -> int:
         if not given.json:
             looking.append(asyncio.create_task(_tell_adoptable(door)))
 
-    home.make()
     _log_to_stderr()
+    home.make()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     with ExitStack() as held:
         try:
@@ -97,7 +97,7 @@ async def _tell_adoptable(door: Door) -> None:
 
 
 def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
-    """Say where it is, and what was put right."""
+    """Say where it is, and which tasks have ended; what was healed is in the log, on the same stderr."""
     from holdfast.hub import auth
 
     healed = hub.healed
@@ -106,15 +106,6 @@ def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
         sys.stdout.flush()
         return
     if healed is not None:
-        for done in healed.done:
-            output.note(f"holdfast: healed {done.subject}: {done.code}, {done.result}")
-            for path in done.kept if done.lost else ():
-                output.note(f"holdfast: the bytes of what is lost are in {path}")
-        for left in healed.unhealed:
-            where = f" ({', '.join(left.kept)})" if left.kept else ""
-            output.note(f"holdfast: not healed: {left.subject}: {left.code}, {left.text}{where}")
-        for problem in healed.problems:
-            output.note(f"holdfast: not healed: {problem}")
         for one in healed.settled:
             output.note(output.settled(one.task, one.session, one.status, one.reason))
     if not auth.is_loopback(host):
