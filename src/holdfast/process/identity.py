@@ -66,11 +66,11 @@ def me(node: str) -> Owner:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """What /proc says of a process; None if it has none of that pid."""
+    """What /proc says of a process; None if it has none of that pid, or hides another user's (hidepid)."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return read_stat(file.read(4096))
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
 
 

@@ -78,11 +78,12 @@ values (:kind, :at, :replayed, :origin, :body, :seq, :id, :n, :task, :spool, :la
 -- Whose a record is of which a damaged file does not say so any more: its time tells. Reads the whole log.
 select s.id from log l join session s on s.n = l.n where l.seq = :seq and l.at = :at
 
--- name: put_record
--- Only recovery changes a record: one that was altered in the file gets back what its mirror proves.
-update log set kind = :kind, at = :at, task = :task, replayed = :replayed, origin = :origin, spool = :spool,
-  last = :last, body = :body
-where n = :n and seq = :seq
+-- name: move_session
+-- Only recovery moves a session: to a log without the records that were altered in the old one.
+update session set n = :new where n = :n
+
+-- name: move_tasks
+update task set n = :new where n = :n
 
 -- name: last_log
 select coalesce(max(id), 0) from log

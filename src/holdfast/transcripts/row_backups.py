@@ -202,7 +202,7 @@ class RowBackup:
         if (first := next(lines, None)) is None:
             return 0
         durable_io.make_folder(os.path.dirname(self.path))
-        with open(self.path, "ab") as file:
+        with open(self.path, "ab", opener=durable_io.private) as file:
             if not before:
                 file.write(_encode({"database": self.database}) + b"\n")
             elif not _ends_whole(self.path):

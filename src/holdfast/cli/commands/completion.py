@@ -10,16 +10,20 @@ from holdfast.cli import common, output
 SCRIPTS = {
     "bash": """\
 _holdfast() {
-    local line="${COMP_LINE:0:COMP_POINT}" last IFS
+    local line="${COMP_LINE:0:COMP_POINT}" last before word IFS
     local -a words
     IFS=' ' read -ra words <<< "$line"
     [[ $line == *' ' ]] && words+=("")
     last=${words[${#words[@]}-1]}
-    IFS=$'\\n'
-    COMPREPLY=($(holdfast complete -- "${words[@]:1}" 2>/dev/null | cut -f 1))
-    [ ${#COMPREPLY[@]} -gt 0 ] || compopt -o default 2>/dev/null
     # Bash takes a colon for the end of a word, and keys have colons.
-    COMPREPLY=("${COMPREPLY[@]#"${last%"${last##*:}"}"}")
+    before=${last%"${last##*:}"}
+    COMPREPLY=()
+    # A key is whatever others named it: it is quoted, or Bash would run what is in it.
+    while IFS=$'\\t' read -r word _; do
+        printf -v word %q "${word#"$before"}"
+        COMPREPLY+=("$word")
+    done < <(holdfast complete -- "${words[@]:1}" 2>/dev/null)
+    [ ${#COMPREPLY[@]} -gt 0 ] || compopt -o default 2>/dev/null
 }
 complete -F _holdfast holdfast
 """,

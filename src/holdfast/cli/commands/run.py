@@ -44,6 +44,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Queue it and follow it to its end; the exit status tells how it ended."""
+    common.check_utf8("the folder", os.path.abspath(given.cwd) if given.cwd else sending.here() or "")
     return sending.send(
         given,
         agent=given.agent,

@@ -55,8 +55,8 @@ def run(given: argparse.Namespace) -> int:
         if not given.json:
             looking.append(asyncio.create_task(_tell_adoptable(door)))
 
-    home.make()
     _log_to_stderr()
+    home.make()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     with ExitStack() as held:
         try:
