@@ -20,6 +20,7 @@ from holdfast.model.event import NewEvent
 from holdfast.model.task import Status, Task
 from holdfast.node import Node
 from holdfast.process.table import Process
+from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import replay
 from holdfast.runner.context import Context, header
 from holdfast.runner.processes import shown
@@ -31,6 +32,7 @@ from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import KnownEvents
 
 MAX_STARTS = 2  # launches of one prompt whose agent fails to start for a passing reason
+NO_ROOM = "the agent's process could not be started"
 MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took it
 
 
@@ -41,6 +43,7 @@ class Facts(NamedTuple):
     exit: int | None  # as the shim recorded it; None: nobody saw its end
     accepted: bool  # the agent had taken the prompt
     tries: int = 1  # launches so far, this one included
+    started: bool = True  # the agent's process was; else the shim could not start it
     cancelled_by: str | None = None
     passing: bool = False  # it failed as this agent does when it cannot start for a passing reason
 
@@ -67,6 +70,8 @@ def ending(facts: Facts) -> Ending:
         return Ending("failed", final.reason or "the agent gave no reason")
     if facts.accepted:
         return Ending("interrupted", f"the agent {_gone(facts.exit)} without a final answer")
+    if not facts.started:  # the machine had no room for it: that says nothing about the agent
+        return Ending("queued", NO_ROOM)
     if _by_itself(facts.exit):
         return Ending("failed", f"the agent {_gone(facts.exit)} before it took the prompt")
     if facts.tries >= MAX_TRIES:
@@ -196,11 +201,13 @@ class Settling:
             tries=1 + task_dir.retired(self._spool),
             cancelled_by=cancelled_by,
             passing=self._agent.is_start_failure(self._last_words()),
+            started=self._spool.is_agent_recorded(),
         )
         decided = ending(facts)
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
-            given_back = _notice(GIVEN_BACK, text, generation=self._task.generation)
+            code = GIVEN_BACK if facts.started else NOT_LAUNCHED
+            given_back = _notice(code, text, generation=self._task.generation)
             await self._journal.commit([given_back, _become(decided)], last=True)
             return
         entries = [*told.entries]

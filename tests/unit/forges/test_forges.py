@@ -173,9 +173,9 @@ def test_who_and_where_are_not_told_by_upper_and_lower_case() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"users": {"somebody": {"agent": "demo"}}}, "nobody who is configured"),
+        ({"users": {"somebody": {"agent": "demo"}}}, "none of its assignees is configured"),
         ({"repositories": {"acme/other": {"cwd": "/o"}}}, "'acme/rocket' is not configured"),
-        ({"senders": ["bob"]}, "'ann' is not one of the senders"),
+        ({"senders": ["bob"]}, "'ann' is not configured"),
     ],
 )
 def test_what_is_not_configured_is_ignored(more: dict[str, Any], why: str) -> None:
@@ -226,20 +226,20 @@ def test_nothing_but_a_name_means_anything() -> None:
     ("tables", "told"),
     [
         ({"github": {**table(), "secret": ""}}, "the secret is empty"),
-        ({"github": {"users": {"a": {"agent": "demo"}}}}, "a secret or a secret_file"),
-        ({"github": table(secret_file="/x")}, "and not both"),
+        ({"github": {"users": {"a": {"agent": "demo"}}}}, "set either secret or secret_file"),
+        ({"github": table(secret_file="/x")}, "set either secret or secret_file"),
         (
             {"github": {"secret_file": "/no/such", "users": {"a": {"agent": "x"}}}},
             "secret_file cannot be read",
         ),
         ({"work": table()}, "kind is missing"),
         ({"github": table(kind="gitlab")}, "gitlab"),
-        ({"github": table(users={})}, "needs a [forges.github.users.LOGIN]"),
+        ({"github": table(users={})}, "[forges.github.users.LOGIN] is missing"),
         ({"github": table(users={"a": {}})}, "users.a needs an agent"),
         ({"github": table(repositories={"rocket": {}})}, "write owner/name"),
-        ({"github": table(template="{titel}")}, "has {titel}; known are forge, user"),
+        ({"github": table(template="{titel}")}, "has {titel}; allowed: forge, user"),
         ({"github": table(users={"a": {"agent": "x", "cwd": "src"}})}, "[forges.github.users.a]: cwd"),
-        ({"github": table(time_limit_s=0)}, "time_limit_s must be more"),
+        ({"github": table(time_limit_s=0)}, "time_limit_s must be greater"),
         ({"github": table(time_limit_s="1h")}, "forges.github.time_limit_s: expected `float | null`"),
         ({"github": table(users={"a": {"agent": 7}})}, "forges.github.users.a.agent: expected `str | null`"),
         (
