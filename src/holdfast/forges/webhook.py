@@ -35,9 +35,6 @@ class NamedLocks:
         return self._locks.setdefault(name, asyncio.Lock())
 
 
-# --- A delivery.
-
-
 class QueuedTask(msgspec.Struct, frozen=True):
     """A task that a delivery queued."""
 
