@@ -64,6 +64,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()  # variables of the user's environment that it needs; `X_*` for all that begin so
     sets: dict[str, str] = {}  # variables that it always gets
     traps: tuple[KnownTrap, ...] = ()
+    # What it says when it could not start for a passing reason; the prompt is then sent once more.
+    start_failures: str | None = None
     forms: dict[str, str] = {}  # of its store: the protocol by which a conversation kept so is driven
     history: Callable[[], TranscriptReader] | None = (
         None  # how its own store is read; imported when it is asked for
@@ -81,6 +83,10 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         Ids come from file names, databases of other tools and agents' streams, so they are not trusted.
         """
         return re.fullmatch(self.native_id_pattern, value) is not None
+
+    def is_start_failure(self, text: str) -> bool:
+        """Whether that is how it fails to start for a passing reason."""
+        return self.start_failures is not None and re.search(self.start_failures, text) is not None
 
     def check_native_id(self, value: str) -> None:
         """Refuse a text that is not a conversation id of this agent."""

@@ -35,6 +35,7 @@ class Assignment(NamedTuple):
     sender: str  # who assigned it
     labels: tuple[str, ...]
     to: tuple[str, ...]  # the assignees
+    updated_at: str  # when the issue last changed, as the forge tells it; empty if it does not
     surely: bool  # otherwise `to` are all current assignees, and one of them is new
 
 
@@ -55,6 +56,7 @@ class _Issue(msgspec.Struct):
     title: str = ""
     body: str | None = None
     html_url: str = ""
+    updated_at: str | None = None
     user: _User | None = None
     assignees: list[_User] | None = None
     labels: list[_Label] | None = None
@@ -115,5 +117,6 @@ def _assignment(payload: _Payload) -> Assignment | IgnoredDelivery:
         sender=payload.sender.login if payload.sender else "",
         labels=tuple(label.name for label in issue.labels or []),
         to=tuple(user.login for user in named if user.login),
+        updated_at=issue.updated_at or "",
         surely=len(named) == 1,
     )

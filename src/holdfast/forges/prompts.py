@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast import ids
@@ -43,15 +44,20 @@ def threads(forge: Forge, assigned: Assignment) -> list[IssueThread] | IgnoredDe
 
 
 def choose_threads(
-    assigned: Assignment, possible: list[IssueThread], started: Collection[str]
+    assigned: Assignment,
+    possible: list[IssueThread],
+    started: Collection[str],
+    overtaken: Collection[str] = (),
 ) -> list[IssueThread] | IgnoredDelivery:
     """The threads that get a prompt; `started` are the keys that have a session.
 
     Forgejo and Gitea name all assignees, not the new one: those without a session are new. If all have one,
-    the new one is known only if there is a single assignee.
+    the new one is known only if there is a single assignee. `overtaken` are the keys that a later delivery
+    with several assignees has started: this delivery comes too late for them.
     """
     if assigned.surely:
-        return possible
+        current = [thread for thread in possible if thread.key not in overtaken]
+        return current or IgnoredDelivery(f"{possible[0].user} was started by a later delivery already")
     if new := [thread for thread in possible if thread.key not in started]:
         return new
     if len(possible) == 1:
@@ -79,8 +85,24 @@ def prompt_request(forge: Forge, assigned: Assignment, thread: IssueThread, stam
             "delivery": stamp.delivery,
             "digest": stamp.digest,
             "url": assigned.url,
+            "updated_at": assigned.updated_at,
+            "surely": assigned.surely,
         },
     )
+
+
+def overtakes(source: Mapping[str, Any], assigned: Assignment) -> bool:
+    """Whether a task came from a delivery that named several assignees and was sent after this one.
+
+    Forges deliver without an order. Times have seconds only, so the same time counts as later.
+    """
+    if source.get("surely") is not False or not assigned.updated_at:
+        return False
+    try:
+        later = datetime.fromisoformat(str(source.get("updated_at")))
+        return later >= datetime.fromisoformat(assigned.updated_at)
+    except (ValueError, TypeError):  # no time, or one with a zone and one without
+        return False
 
 
 def task_id(forge: Forge, thread: IssueThread, stamp: DeliveryId) -> str:

@@ -35,6 +35,9 @@ class NamedLocks:
         return self._locks.setdefault(name, asyncio.Lock())
 
 
+RECENT = 20  # sessions and tasks of a thread that are asked whether they overtook a delivery
+
+
 class QueuedTask(msgspec.Struct, frozen=True):
     """A task that a delivery queued."""
 
@@ -91,7 +94,12 @@ async def _queue(
         if (task := await _same(context.store, forge, thread, stamp)) is not None
     ]
     started = {thread.key for thread in possible if await context.store.key_has_tasks(thread.key)}
-    chosen = prompts.choose_threads(assignment, possible, started)
+    overtaken = {
+        key
+        for key in started
+        if assignment.surely and await _is_overtaken(context.store, forge, assignment, key)
+    }
+    chosen = prompts.choose_threads(assignment, possible, started, overtaken)
     if before:  # a crash may have left out some of several
         chosen = [thread for thread in possible if thread.key not in started]
     if isinstance(chosen, IgnoredDelivery):
@@ -120,6 +128,17 @@ async def _same(
         if task.options["source"].get("forge") == forge.name:
             return task
     return None
+
+
+async def _is_overtaken(store: Store, forge: Forge, told: Assignment, key: str) -> bool:
+    """Whether the thread was started by a delivery that was sent after this one."""
+    found = (await store.sessions(state="all", key=key, empty=True, limit=RECENT)).sessions
+    tasks = [task for one in found for task in await store.latest_tasks(session=one.id, limit=RECENT)]
+    sources = [task.options.get("source") for task in tasks]
+    return any(
+        isinstance(source, dict) and source.get("forge") == forge.name and prompts.overtakes(source, told)
+        for source in sources
+    )
 
 
 def get_forge(forges: Mapping[str, Forge], name: str) -> Forge:

@@ -31,6 +31,7 @@ from holdfast.store.types import Store
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import KnownEvents
 
+MAX_STARTS = 2  # launches of one prompt whose agent fails to start for a passing reason
 NO_ROOM = "the agent's process could not be started"
 MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took it
 
@@ -44,6 +45,7 @@ class Facts(NamedTuple):
     tries: int = 1  # launches so far, this one included
     started: bool = True  # the agent's process was; else the shim could not start it
     cancelled_by: str | None = None
+    passing: bool = False  # it failed as this agent does when it cannot start for a passing reason
 
 
 class Ending(NamedTuple):
@@ -60,6 +62,8 @@ def ending(facts: Facts) -> Ending:
         return Ending("succeeded")
     if facts.cancelled_by is not None:
         return Ending("cancelled", f"by {facts.cancelled_by}")
+    if facts.passing and not facts.accepted and facts.tries < MAX_STARTS:
+        return Ending("queued", "the agent could not start for a passing reason")
     if final is not None:
         if final.cancelled:
             return Ending("cancelled", final.reason or "the agent says that it was stopped")
@@ -172,8 +176,9 @@ STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
 class Settling:
     """Ends one task."""
 
-    def __init__(self, task: Task, job: AgentJob, spool: Spool, journal: Journal):
+    def __init__(self, task: Task, agent: Agent, job: AgentJob, spool: Spool, journal: Journal):
         self._task = task
+        self._agent = agent
         self._job = job
         self._spool = spool
         self._journal = journal
@@ -195,6 +200,7 @@ class Settling:
             accepted=seen or told.took_prompt,
             tries=1 + task_dir.retired(self._spool),
             cancelled_by=cancelled_by,
+            passing=self._agent.is_start_failure(self._last_words()),
             started=self._spool.is_agent_recorded(),
         )
         decided = ending(facts)
@@ -219,6 +225,11 @@ class Settling:
                 os.close(os.open(self._spool.keep, os.O_WRONLY | os.O_CREAT, 0o600))
         await self._journal.commit([*entries, _become(decided, outcome)])
         await asyncio.to_thread(archive.compress, self._spool)
+
+    def _last_words(self) -> str:
+        """What the agent said of its end."""
+        final = self._journal.driver.final
+        return f"{self._spool.stderr_tail(STDERR_SHOWN)}\n{final.reason if final is not None else ''}"
 
     def _outcome(self, facts: Facts, decided: Ending, survivors: Sequence[Process]) -> dict[str, Any]:
         driver = self._journal.driver

@@ -489,7 +489,7 @@ class TaskRun:
             self._told(),
             worktree.branch(self._job.cwd),
         )
-        settling = Settling(self.task, self._job, self._spool, self._journal)
+        settling = Settling(self.task, self._agent, self._job, self._spool, self._journal)
         started = self._spool.is_agent_recorded()
         await settling.settle(cancelled_by, survivors, left, told, branch)
         if not started and cancelled_by is None:

@@ -20,7 +20,7 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, Task, Turn
 from holdfast.process import identity
 from holdfast.resume.environment import Process
-from holdfast.runner import finish, launch
+from holdfast.runner import finish, launch, sessions
 from holdfast.runner.context import Context, header
 from holdfast.runner.control import is_request
 from holdfast.runner.finish import REASON, refusal
@@ -174,6 +174,7 @@ class Worker:
             await self._hark()
             await self._adopt(await self._store.turns())
             missing = await finish.settle(self._store, self._context.node)
+            await sessions.sweep_worktrees(self._store, self._context.home.worktrees)
         except PASSING as problem:
             log.warning("%s; trying again soon", problem.message)
         for run, _ in list(self._runs.values()):
@@ -512,6 +513,7 @@ class Worker:
             await asyncio.sleep(TIDY_S)
 
     async def _tidy_once(self) -> None:
+        await sessions.sweep_worktrees(self._store, self._context.home.worktrees)
         tasks = self._context.home.tasks
         for path in await asyncio.to_thread(archive.uncompressed, tasks):
             if await self._is_over(os.path.basename(path)):

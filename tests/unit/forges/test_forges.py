@@ -297,3 +297,46 @@ def test_a_secret_from_a_file(tmp_path: Path) -> None:
         }
     )
     assert (of["w"].secret, of["w"].kind) == ("s3", "gitea")
+
+
+# --- deliveries in another order than they were sent
+
+
+def both(body: bytes, updated_at: str, *logins: str) -> Assignment:
+    def change(told: dict[str, Any]) -> None:
+        told["issue"]["updated_at"] = updated_at
+        told["issue"]["assignees"] = [{"login": login} for login in logins]
+
+    return assigned(changed(body, change))
+
+
+@pytest.mark.parametrize(
+    "before, now, overtaken",
+    [
+        ("2026-11-03T10:04:41+01:00", "2026-11-03T10:04:40+01:00", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T10:04:40+01:00", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T09:04:39Z", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T10:04:41+01:00", False),
+        ("", "2026-11-03T10:04:41+01:00", False),
+        ("2026-11-03T10:04:41+01:00", "", False),
+        ("yesterday", "2026-11-03T10:04:41+01:00", False),
+    ],
+)
+def test_a_delivery_that_a_later_one_overtook_starts_nobody_again(
+    before: str, now: str, overtaken: bool
+) -> None:
+    """[A, B] comes first and starts both; [A], which was sent before it, comes too late."""
+    of = forge("forgejo", users={"dev-bot": {"agent": "demo"}, "b": {"agent": "demo"}})
+    first, late = both(FORGEJO, before, "dev-bot", "b"), both(FORGEJO, now, "dev-bot")
+    threads = prompts.threads(of, first)
+    assert isinstance(threads, list)
+    assert prompts.choose_threads(first, threads, []) == threads
+    source = prompts.prompt_request(of, first, threads[0], STAMP).source
+    assert source is not None
+    assert prompts.overtakes(source, late) == overtaken
+    alone = prompts.threads(of, late)
+    assert isinstance(alone, list)
+    chosen = prompts.choose_threads(late, alone, {alone[0].key}, {alone[0].key} if overtaken else ())
+    assert isinstance(chosen, IgnoredDelivery) == overtaken
+    again = prompts.prompt_request(of, late, alone[0], STAMP).source
+    assert again is not None and not prompts.overtakes(again, late), "one alone overtakes nobody"
