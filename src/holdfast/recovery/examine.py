@@ -139,7 +139,7 @@ async def contrast(sql: Sql, head: Head, path: str, level: Position) -> Contrast
                 beyond += bool(piece.sure)
             elif stored.get(record.seq) == record:
                 joined, agreed = joined or record.seq == head.seq, record.seq
-            elif record.seq in sure:
+            elif record.seq in sure or not mirror_reader.is_sound(stored.get(record.seq)):
                 differences[record.seq] = Difference(stored.get(record.seq), record)
             else:
                 unproven.append(record.seq)
