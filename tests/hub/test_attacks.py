@@ -20,6 +20,7 @@ import uvicorn
 from holdfast.cli.commands import up
 from holdfast.hub.auth import HEADERS
 from holdfast.hub.http_protocol import Protocol
+from holdfast.hub.visitors import Visitors
 from tests.hub.asking import ask, get, raw
 from tests.hub.running_hub import RunningHub, running_in
 from tests.hub.test_sessions import done
@@ -336,6 +337,7 @@ def test_beyond_loopback_it_says_who_can_come_and_that_they_need_the_token(
 class Hasty(Protocol):
     """Waits less long."""
 
+    visitors = Visitors(1024)
     COME_S = 1.0
 
 
