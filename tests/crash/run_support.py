@@ -56,11 +56,16 @@ def scratch_home() -> Iterator[Home]:
         try:
             yield home
         finally:
-            for child in _workers.pop(home.path, []):
-                if _is_child(child.pid):
-                    os.kill(child.pid, signal.SIGKILL)
-                    os.waitpid(child.pid, 0)
+            end_workers(home)
             end_all(home)
+
+
+def end_workers(home: Home) -> None:
+    """Kill all workers of a home that still run."""
+    for child in _workers.pop(home.path, []):
+        if _is_child(child.pid):
+            os.kill(child.pid, signal.SIGKILL)
+            os.waitpid(child.pid, 0)
 
 
 def end_all(home: Home) -> None:
@@ -92,6 +97,11 @@ def worker(home: Home, prepare: Callable[[], None] = lambda: None) -> children.C
         env = environment(home)
         asyncio.run(service.work(home, location(home), env, None, "test", lambda _: say("up")))
 
+    return start_worker(home, work)
+
+
+def start_worker(home: Home, work: Callable[[Callable[[str], None]], None]) -> children.Child:
+    """Fork a worker that ends with its home."""
     child = children.start(work)
     _workers.setdefault(home.path, []).append(child)
     return child
