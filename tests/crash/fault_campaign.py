@@ -66,6 +66,9 @@ def run_round(folder: str, seed: int, faults: int) -> collections.Counter[str]:
         seen = collections.Counter(round_.attack.faults)
         seen.update(faults=len(round_.attack.faults), tasks=len(round_.promises), **judged.statuses)
         seen.update(events=judged.events, effects=judged.effects)
+    except BaseException:
+        shutil.copytree(place.disk, os.path.join(folder, "failed"), ignore=shutil.ignore_patterns("stdin"))
+        raise
     finally:
         place.unmount()
     shutil.rmtree(folder)
@@ -102,7 +105,7 @@ class Round:
         """Let all tasks end, with a person at hand."""
         deadline = time.monotonic() + run_support.DEADLINE_S
         while any(status not in fault_oracle.ENDED for status in self._statuses()):
-            assert time.monotonic() < deadline, f"tasks do not end: {run_support.tasks(self._home)}"
+            assert time.monotonic() < deadline, f"tasks do not end: {self._open()}"
             self.attack.ensure_worker()
             run_support.answer_all(self._home)
             time.sleep(0.1)
@@ -118,6 +121,9 @@ class Round:
     def _statuses(self) -> list[str]:
         with contextlib.closing(sqlite3.connect(self._home.database)) as db:
             return [status for (status,) in db.execute("select status from task")]
+
+    def _open(self) -> list[str]:
+        return [repr(task) for task in run_support.tasks(self._home) if task.status not in fault_oracle.ENDED]
 
     def _queue(self, count: int) -> None:
         prompts, made = [], []

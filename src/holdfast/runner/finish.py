@@ -207,7 +207,9 @@ class Settling:
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
             code = GIVEN_BACK if facts.started else NOT_LAUNCHED
-            given_back = _notice(code, text, generation=self._task.generation)
+            # Of the launch, not of the worker that ends it: by this the folder is known again.
+            launched = self._spool.launch().get("generation")
+            given_back = _notice(code, text, generation=launched)
             await self._journal.commit([given_back, _become(decided)], last=True)
             return
         entries = [*told.entries]
