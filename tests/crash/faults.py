@@ -160,6 +160,7 @@ class Attack:
             os.unlink(self._place.no_processes)
 
     def _no_files(self) -> None:
+        self.worker.wait_for_word()  # a worker may refuse to start in a shortage; it may not fail later
         pid = self.worker.pid
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         scarce = len(os.listdir(f"/proc/{pid}/fd")) + self._rng.randint(0, 4)
@@ -171,6 +172,7 @@ class Attack:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
     def _full_disk(self) -> None:
+        self.worker.wait_for_word()
         if not self._place.mounted:
             return self._small_files()
         path = os.path.join(self._place.disk, FILLER)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast import durable_io, errors, timestamps
+from holdfast import durable_io, errors, shortage, timestamps
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
 from holdfast.git import worktree as folder
@@ -209,6 +209,8 @@ class TaskRun:
         except (errors.StaleGeneration, *PASSING):
             raise
         except errors.HoldfastError as problem:
+            if shortage.resource_of(problem) is not None:
+                raise  # it says nothing about this task
             await self._refuse(problem)
             return False
         return True
