@@ -1,4 +1,4 @@
-"""Where an agent is on this machine, and which version it is."""
+"""Where is an agent installed on this machine, and which version is it?"""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ import msgspec
 from holdfast.agents.base import Agent
 from holdfast.errors import BadInput
 
-PATIENCE = 10.0  # seconds for a program to tell its version
+PATIENCE = 10.0  # seconds for a program to print its version
 _VERSION = re.compile(r"(?<![\d.])\d+\.\d+\.\d+")
 
 
 class InstalledAgent(msgspec.Struct, frozen=True):
-    """An agent that can be run here."""
+    """An agent that can be run on this machine."""
 
     agent: str
-    path: str  # what the config names or PATH holds
-    command: tuple[str, ...]  # the beginning of the command line: the true program
+    path: str  # the path from the config or from PATH
+    command: tuple[str, ...]  # the beginning of the command line: the native program
     version_args: tuple[str, ...] = ("--version",)
-    env: dict[str, str] = {}  # PATH and HOME, as they were when it was found
+    env: dict[str, str] = {}  # PATH and HOME at the time of the search
 
 
 def find(agent: Agent, settings: Mapping[str, Any], env: Mapping[str, str]) -> InstalledAgent | None:
-    """The agent as its config table (`path`, `command`) or PATH says; None if it is not here.
+    """Find the agent by its config table (`path`, `command`) or on PATH; None if it is not installed.
 
-    A config that names something that is not there is refused, so that nothing else is run instead.
+    A configured program that does not exist is refused, so that no other program runs in its place.
     """
     command, path = settings.get("command"), settings.get("path")
     if command is not None:
@@ -52,7 +52,7 @@ def find(agent: Agent, settings: Mapping[str, Any], env: Mapping[str, str]) -> I
 
 
 def version(found: InstalledAgent) -> str | None:
-    """The first x.y.z that the program says of itself; None if it does not say one."""
+    """The first x.y.z that the program prints about itself; None if it prints none."""
     try:
         process = subprocess.Popen(
             (*found.command, *found.version_args),
@@ -75,7 +75,7 @@ def version(found: InstalledAgent) -> str | None:
 
 
 def traps(agent: Agent, version: str | None) -> list[str]:
-    """What is known not to work with that version; of an unknown version, everything that may be so."""
+    """What is known not to work in this version; for an unknown version, everything that may apply."""
     if version is None:
         return [trap.text for trap in agent.traps]
     at = tuple(int(number) for number in version.split("."))
@@ -92,14 +92,14 @@ def _found(agent: Agent, env: Mapping[str, str], path: str, command: tuple[str, 
 
 
 def _configured(agent: Agent, command: Any, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """A whole command line is run as it is written."""
+    """A configured command line runs exactly as written."""
     words = command if isinstance(command, list) else None
     if not words or not all(isinstance(word, str) and word for word in words):
         raise BadInput(f"config.toml: agents.{agent.name}.command must be a list of words")
     program = _expanded(words[0], env)
     place = program if os.path.isabs(program) else next(_on_path(program, env), None)
     if place is None or not _can_run(place):
-        raise BadInput(f"config.toml: agents.{agent.name}.command: there is no program {words[0]!r}")
+        raise BadInput(f"config.toml: agents.{agent.name}.command: program {words[0]!r} not found")
     return place, (place, *words[1:])
 
 
@@ -108,26 +108,26 @@ def _at(agent: Agent, path: Any, env: Mapping[str, str]) -> tuple[str, tuple[str
         raise BadInput(f"config.toml: agents.{agent.name}.path must be the path of a program")
     place = _expanded(path, env)
     if not os.path.isabs(place) or not _can_run(place):
-        raise BadInput(f"config.toml: agents.{agent.name}.path: there is no program at {path!r}")
+        raise BadInput(f"config.toml: agents.{agent.name}.path: no program at {path!r}")
     true = _true_program(agent, place)
     if not true:
         raise BadInput(
-            f"config.toml: agents.{agent.name}.path: {path!r} only starts a program that is not there",
+            f"config.toml: agents.{agent.name}.path: {path!r} only starts a program that is not installed",
             hint=f"install it again: {agent.install}" if agent.install else "",
         )
     return place, true
 
 
 def _true_program(agent: Agent, place: str) -> tuple[str, ...]:
-    """The command line behind what was found; empty if that is only a wrapper of nothing."""
-    # The path itself, not the real one: some version managers look at the name they are called by.
+    """The command line of the native program; empty if a wrapper starts a program that is missing."""
+    # Keep the path itself, not the real path: some version managers depend on the name they are called by.
     behind = agent.behind(os.path.realpath(place)) if agent.behind is not None else None
     return (place,) if behind is None else behind
 
 
 def _on_path(program: str, env: Mapping[str, str]) -> Iterator[str]:
     for folder in env.get("PATH", "").split(os.pathsep):
-        if os.path.isabs(folder):  # a relative one would depend on where we were started
+        if os.path.isabs(folder):  # a relative folder would depend on our own working directory
             place = shutil.which(os.path.join(folder, program))
             if place is not None:
                 yield place
@@ -143,7 +143,7 @@ def _can_run(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-# --- From what npm puts on PATH to the native program behind it.
+# --- From npm's wrapper on PATH to the native program
 
 _ARCH = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -155,7 +155,7 @@ def system() -> str:
 
 
 def is_native(path: str) -> bool:
-    """Whether a file is a program of the machine rather than a script or a stub."""
+    """Whether a file is a native program and not a script or a stub."""
     try:
         with open(path, "rb") as file:
             head = file.read(4)
@@ -168,7 +168,7 @@ def is_native(path: str) -> bool:
 
 
 def is_node_script(path: str) -> bool:
-    """Whether a file is run by node."""
+    """Whether a file is a node script."""
     try:
         with open(path, "rb") as file:
             first = file.readline(200)
@@ -178,7 +178,7 @@ def is_node_script(path: str) -> bool:
 
 
 def packages(name: str, script: str) -> list[str]:
-    """Where a package may lie that the package of `script` requires: node's own way of looking."""
+    """Where node looks for a package that the package of `script` requires."""
     found = []
     folder = os.path.dirname(script)
     while True:

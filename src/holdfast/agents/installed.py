@@ -1,4 +1,4 @@
-"""What is to be known of every agent on this machine."""
+"""Which agents are installed on this machine, and what is known about each?"""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.errors import BadInput
 
 
 def look(registry: AgentRegistry, tables: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Look for every agent at once: where it is, its version, what is known not to work with it."""
-    with ThreadPoolExecutor(max_workers=8) as pool:  # each look waits for a program to start
+    """Check every agent in parallel: where it is, its version, and its known problems."""
+    with ThreadPoolExecutor(max_workers=8) as pool:  # each check waits for a program to start
         return list(pool.map(lambda agent: _look(agent, tables.get(agent.name, {}), env), registry.agents))
 
 

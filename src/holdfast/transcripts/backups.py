@@ -1,4 +1,4 @@
-"""Our copies of one native session, whatever it consists of: files, and rows of a database."""
+"""What do Holdfast's backups of one native session hold? Its files, and its rows of a shared database."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ log = logging.getLogger(__name__)
 
 
 class BackupDifference(NamedTuple):
-    """How one file or database compares with our copy of what is the session's in it."""
+    """How one file or database compares with our backup of it."""
 
     path: str
     copy: str
     change: Change
-    rows: int | None = None  # of a database: how many rows are to be put back
+    rows: int | None = None  # for a database: how many rows `restore` inserts
 
 
 class TranscriptBackup:
-    """The copies of one native session."""
+    """The backups of one native session."""
 
     def __init__(self, folder: str, native_id: str, reader: TranscriptReader):
         self.reader = reader
@@ -35,28 +35,28 @@ class TranscriptBackup:
         self._files = FileBackups(folder)
 
     def take(self, ref: SessionRef, *, level: bool = False) -> int:
-        """Copy what is new; how many bytes that were. `level`: our log has all that it tells."""
+        """Copy what is new; return the number of bytes. `level`: our log already holds all of its content."""
         copied = self._files.take(self.reader.files(ref), level=level)
         if (database := self.reader.database(ref)) is not None:
             rows = self.reader.session_rows(database, self._native_id)
             try:
                 copied += RowBackup.of(self._folder, database).take(rows)
             except (errors.StoreUnreadable, errors.StoreBusy, FileNotFoundError) as problem:
-                log.warning("no rows of %s were copied: %s", self._native_id, problem)  # that stops no run
+                log.warning("cannot back up the rows of %s: %s", self._native_id, problem)  # not fatal
         return copied
 
     def is_level(self, ref: SessionRef) -> bool:
-        """Whether our log has all that it tells, without reading it; of a database that is not known."""
+        """Whether our log holds all of its content, without reading it. False for a database: unknown."""
         if self.reader.database(ref) is not None:
             return False
         return self._files.is_level(self.reader.files(ref))
 
     def exists(self) -> bool:
-        """Whether there is any copy."""
+        """Whether any backup exists."""
         return bool(self._files.known() or row_backups.known(self._folder))
 
     def differences(self) -> list[BackupDifference]:
-        """How all that was copied compares with its copy; StoreUnreadable if a database cannot be read."""
+        """Compare everything that was backed up. Raises StoreUnreadable if a database cannot be read."""
         found = [
             BackupDifference(known.original, known.copy, change) for known, change in self._files.changes()
         ]
@@ -66,7 +66,7 @@ class TranscriptBackup:
         return found
 
     def restore(self, what: BackupDifference, at: str) -> str | None:
-        """Put it back; what lay there is kept, and where is given back. Rows replace nothing."""
+        """Restore one backup. A replaced file is kept, and its new path is returned. Rows replace nothing."""
         if what.rows is None:
             return file_backups.restore(FileCopy(what.path, what.copy), at)
         for copy, share in self._rows():

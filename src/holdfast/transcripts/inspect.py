@@ -1,4 +1,4 @@
-"""`inspect` as a person asks for it: the store, our copies of it, and the processes that hold it."""
+"""What does `holdfast inspect` report? The state of the store, of our backups, and of living processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProble
 
 
 def examine(reader: TranscriptReader, root: str, name: str, home: Home) -> Inspection:
-    """Whether the session is sound, as far as all three can tell."""
+    """Inspect the session in its store, against our backups, and against the process table."""
     found = reader.find(root, name)
     if len(found) != 1:
         return _not_one(reader, name, found)
@@ -30,24 +30,24 @@ def examine(reader: TranscriptReader, root: str, name: str, home: Home) -> Inspe
 def _not_one(reader: TranscriptReader, name: str, found: list[SessionRef]) -> Inspection:
     paths: list[str] = sorted({ref.path for ref in found})
     code = "ambiguous_store" if found else reader.missing
-    text = f"{len(found)} sessions could be meant" if found else f"{reader.agent} has no session {name}"
+    text = f"{len(found)} sessions match" if found else f"{reader.agent} has no session {name}"
     problem = TranscriptProblem(code, text, {"paths": paths})
     return Inspection(agent=reader.agent, native_id=name, path=None, sound=False, problems=[problem])
 
 
 def _parted(home: Home, reader: TranscriptReader, ref: SessionRef) -> list[TranscriptProblem]:
-    """What became of files and rows since we copied them; a store that cannot be read has told so itself."""
+    """Files and rows that changed since our backup. An unreadable store is already reported by the reader."""
     texts = {
-        "shrunk": "is shorter than when we last saw it",
-        "rewritten": "is not what we last saw, continued",
-        "missing": "is gone since we last saw it",
+        "shrunk": "is shorter than our backup",
+        "rewritten": "does not continue our backup",
+        "missing": "no longer exists",
     }
     found = []
     native = TranscriptBackup(home.native(ref.agent, ref.native_id), ref.native_id, reader)
     with suppress(errors.StoreUnreadable, errors.StoreBusy):
         for path, copy, change, rows in native.differences():
             if change in texts:
-                where = path if rows is None else f"its share of {path}"
+                where = path if rows is None else f"the session in {path}"
                 evidence: dict[str, Any] = {"path": path, "copy": copy}
                 found.append(TranscriptProblem(change, f"{where} {texts[change]}", evidence))
     return found
@@ -57,8 +57,8 @@ def _alive(reader: TranscriptReader, root: str, ref: SessionRef) -> list[Transcr
     table = tree.table()
     found = []
     for code, text, pids in (
-        ("live_owner", "a living process holds this session", reader.owners(root, ref)),
-        ("tools_running", "tools of this session still run", reader.tools(root, ref)),
+        ("live_owner", "a living process has this session open", reader.owners(root, ref)),
+        ("tools_running", "tools of this session are still running", reader.tools(root, ref)),
     ):
         named = [{"pid": pid, "command": table[pid].command} for pid in pids if pid in table]
         if named:

@@ -1,7 +1,7 @@
-"""Our copy of one session's rows: a file of JSON lines that only grows, so that no state seen is ever lost.
+"""How are one session's rows of a shared database backed up? In a JSONL file that only grows.
 
-The first line names the database. A line is a row as it was seen, or says that a row was gone; the last
-line of a row counts. A torn last line, which a crash may leave, counts for nothing.
+The first line names the database. Each line is a row as it was read, or says that a row was deleted. The last
+line of a row counts. A torn last line, which a crash may leave, is ignored.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ Values = dict[str, Any]
 
 
 class SessionTable(NamedTuple):
-    """One table that has rows of a session."""
+    """One table that holds rows of a session."""
 
     name: str
     key: tuple[str, ...]
-    owner: str | None = None  # the column with the session's id; without one, `where` tells its rows
-    under: str | None = None  # put back only together with a row of that table, else it may go by itself
+    owner: str | None = None  # the column with the session's id; without one, `where` selects its rows
+    # restored only together with a row of that table; otherwise it may be deleted alone
+    under: str | None = None
     where: str = ""
-    loose: str | None = None  # names another row of this table, and is emptied where that is gone
+    loose: str | None = None  # refers to another row of this table; set to null if that row is gone
 
 
 class SessionRow(NamedTuple):
-    """One row; `values` are what `plain` makes of them."""
+    """One row; `values` are in the form of `plain`."""
 
     table: str
     key: Key
@@ -53,7 +54,7 @@ class SessionRows:
     def __init__(
         self, database: str, native_id: str, tables: tuple[SessionTable, ...], mine: str, kept: SnapshotCache
     ):
-        """`mine` selects the ids that are the session's, `?1` being its own; the first table has them."""
+        """`mine` selects the session's ids, where `?1` is its own id; they are ids of the first table."""
         self.database = database
         self.native_id = native_id
         self.tables = tables
@@ -62,15 +63,18 @@ class SessionRows:
 
     @property
     def own(self) -> tuple[str, Key]:
-        """Where the session's own row is."""
+        """The position of the session's own row."""
         return self.tables[0].name, (self.native_id,)
 
     def is_lasting(self, table: str) -> bool:
-        """Whether rows of that table stay for as long as the session does."""
+        """Whether rows of that table exist for as long as the session does."""
         return any(known.name == table and known.under is None for known in self.tables)
 
     def rows(self) -> Iterator[SessionRow]:
-        """All its rows; apsw.Error if the database is damaged, StoreUnreadable if its tables are others."""
+        """All its rows.
+
+        Raises apsw.Error if the database is damaged, StoreUnreadable if its tables are unknown.
+        """
         with closing(open_copy(self._kept.copy(self.database).path)) as db:
             yield from self._rows_in(db)
 
@@ -87,34 +91,34 @@ class SessionRows:
                 yield SessionRow(table.name, key_of(table, values), values)
 
     def _known(self, db: apsw.Connection) -> list[tuple[SessionTable, list[str]]]:
-        """The tables that this database has, with their columns; a copy without the lasting ones is none."""
+        """The tables that this database has, with their columns; without the lasting ones it is unknown."""
         found = []
         for table in self.tables:
             names = columns(db, table.name)
             if set(table.key) <= set(names) and (table.owner is None or table.owner in names):
                 found.append((table, names))
             elif table.under is None:
-                raise errors.StoreUnreadable(f"{self.database} has no table {table.name} as it is known here")
+                raise errors.StoreUnreadable(f"{self.database} has no table {table.name} in a known form")
         return found
 
 
 def key_of(table: SessionTable, values: Values) -> Key:
-    """What no other row of the table has."""
+    """The values that identify a row in its table."""
     return tuple(_hashable(values.get(name)) for name in table.key)
 
 
 def columns(db: apsw.Connection, table: str) -> list[str]:
-    """The columns of a table that hold something; none if there is no such table."""
+    """The stored columns of a table; empty if the table does not exist."""
     return [str(found[1]) for found in db.execute(f"pragma table_info({table})")]
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """A name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def plain(kind: str, value: Any) -> Any:
-    """A value as JSON can hold it, such that `exact` gives it back."""
+    """A value in a form that JSON can hold; `exact` reverses it."""
     if kind == "text":
         try:
             return value.decode()
@@ -128,7 +132,7 @@ def plain(kind: str, value: Any) -> Any:
 
 
 def exact(value: Any) -> tuple[str, Any]:
-    """The SQL and the value to insert."""
+    """The SQL expression and the value to insert."""
     if not isinstance(value, dict):
         return "?", value
     ((kind, told),) = value.items()
@@ -146,7 +150,7 @@ def _hashable(value: Any) -> Any:
     return tuple(value.items()) if isinstance(value, dict) else value
 
 
-# --- Our copy of one session's rows: a file of JSON lines that only grows, so that no state seen is ever lo
+# --- The backup file
 
 FOLDER = "rows"
 
@@ -155,7 +159,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RowPosition(NamedTuple):
-    """Where in a database a row is, and in our copy its last state."""
+    """Where a row is: its table and key, and the offset of its last line in the backup."""
 
     table: str
     key: Key
@@ -163,10 +167,10 @@ class RowPosition(NamedTuple):
 
 
 class RowComparison(NamedTuple):
-    """How a session's rows compare with our copy of them."""
+    """How a session's rows compare with our backup of them."""
 
     change: Change
-    gone: list[RowPosition]  # what would have to be put back, in the order of the tables
+    gone: list[RowPosition]  # the rows to restore, in the order of the tables
 
 
 class _BackedUpRow(NamedTuple):
@@ -178,7 +182,7 @@ _All = dict[tuple[str, Key], _BackedUpRow]
 
 
 class RowBackup:
-    """The rows that we have of one session in one database."""
+    """The backup of one session's rows in one database."""
 
     def __init__(self, path: str, database: str):
         self.path = path
@@ -186,7 +190,7 @@ class RowBackup:
 
     @classmethod
     def of(cls, folder: str, database: str) -> RowBackup:
-        """The copy for that database among those of a session, or where it would be."""
+        """The backup of that database in a session's folder, or where it would be."""
         for found in known(folder):
             if found.database == database:
                 return found
@@ -196,7 +200,7 @@ class RowBackup:
         return cls(next(path for path in paths if not os.path.exists(path)), database)
 
     def take(self, share: SessionRows) -> int:
-        """Add what is new, and what is gone; how many bytes that were."""
+        """Append new states and deletions; return the number of bytes."""
         before = self._size()
         lines = self._news(share)
         if (first := next(lines, None)) is None:
@@ -214,7 +218,7 @@ class RowBackup:
         return self._size() - before
 
     def compare(self, share: SessionRows) -> RowComparison:
-        """What became of the rows since they were copied; apsw.Error if that cannot be told."""
+        """Compare the rows with the backup. Raises apsw.Error if the database cannot be read."""
         seen = self._seen(share)
         there: set[tuple[str, Key]] = set()
         changed = False
@@ -232,7 +236,7 @@ class RowBackup:
         return RowComparison("shrunk", _back(share, seen, gone))
 
     def rows(self, places: Iterable[RowPosition]) -> Iterator[SessionRow]:
-        """Their last states."""
+        """The last states of these rows."""
         with open(self.path, "rb") as file:
             for place in places:
                 file.seek(place.at)
@@ -248,16 +252,16 @@ class RowBackup:
                 before = seen.get((row.table, row.key))
                 if before is None or before.digest != _digest(line):
                     yield line
-        except DAMAGE:  # what was read is kept, and nothing is known to be gone
+        except DAMAGE:  # keep what was read; nothing is known to be deleted
             return
-        if share.own not in there:  # deleted: its last state is what is to be kept
+        if share.own not in there:  # deleted: keep its last state
             return
         keys = {table.name: table.key for table in share.tables}
         for table, key in (place for place in seen if place not in there):
             yield _encode({"table": table, "gone": dict(zip(keys[table], key, strict=True))})
 
     def _seen(self, share: SessionRows) -> _All:
-        """The rows that were there when we last looked."""
+        """The rows that existed at the last backup."""
         tables = {table.name: table for table in share.tables}
         seen: _All = {}
         for at, line in _lines(self.path):
@@ -276,7 +280,7 @@ class RowBackup:
 
 
 def known(folder: str) -> list[RowBackup]:
-    """The copies of rows among those of a session."""
+    """The row backups in a session's folder."""
     found = []
     with suppress(FileNotFoundError):
         for name in sorted(os.listdir(os.path.join(folder, FOLDER))):
@@ -288,7 +292,10 @@ def known(folder: str) -> list[RowBackup]:
 
 
 def _back(share: SessionRows, seen: _All, gone: Collection[tuple[str, Key]]) -> list[RowPosition]:
-    """What is to be put back: rows that may go by themselves only where the one above them went too."""
+    """The rows to restore.
+
+    A row that may be deleted alone comes back only if the row above it was deleted too.
+    """
     back: dict[str, list[RowPosition]] = {}
     for table in share.tables:
         if table.under is None or back.get(table.under):
@@ -313,7 +320,7 @@ def _told(line: bytes) -> dict[str, Any]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Where each whole line begins, and the line."""
+    """Yield the offset of each whole line, and the line."""
     at = 0
     with suppress(FileNotFoundError), open(path, "rb") as file:
         for line in file:
@@ -328,13 +335,13 @@ def _ends_whole(path: str) -> bool:
         return file.read(1) == b"\n"
 
 
-# --- Rows that are gone are put back into another tool's database: all of them, or none.
+# --- Restoring rows into another tool's database: all of them, or none
 
 PATIENCE_MS = 2000
 
 
 def put_back(share: SessionRows, rows: Iterable[SessionRow]) -> None:
-    """Insert them; a row that is there, and all of other sessions, stays as it is."""
+    """Insert these rows. Existing rows and all rows of other sessions stay as they are."""
     _refuse(share)
     try:
         with closing(apsw.Connection(share.database, flags=apsw.SQLITE_OPEN_READWRITE)) as db:
@@ -344,26 +351,29 @@ def put_back(share: SessionRows, rows: Iterable[SessionRow]) -> None:
                 db.execute("pragma defer_foreign_keys = on")
                 _insert(db, share, rows)
     except apsw.BusyError:
-        raise errors.StoreBusy(f"{share.database} is locked by its own tool", hint="end it first") from None
+        raise errors.StoreBusy(
+            f"{share.database} is locked by its own tool", hint="stop the tool first"
+        ) from None
     except apsw.Error as problem:
         said = " ".join(str(problem).split())
         raise errors.Refused(
-            f"{share.database} does not take these rows, and nothing was changed: {said}",
-            hint="our copy is whole; `holdfast log` has what the session said",
+            f"{share.database} refuses these rows, and nothing was changed: {said}",
+            hint="our backup is complete; `holdfast log` shows the conversation",
         ) from None
 
 
 def _refuse(share: SessionRows) -> None:
     if not os.path.isfile(share.database):
         raise errors.Refused(
-            f"{share.database} is gone, and its tool must make it", hint="start the tool once, then try again"
+            f"{share.database} does not exist; only its tool can create it",
+            hint="start the tool once, then try again",
         )
     if pids := open_files.holders(share.database):
         raise errors.SessionRunning(
-            f"{share.database} is in use (process {pids[0]})", hint="end its tool first, then try again"
+            f"{share.database} is in use (process {pids[0]})", hint="stop its tool, then try again"
         )
     with snapshot(share.database) as copy, closing(open_copy(copy)) as db:
-        # A search index may be called malformed where the tool itself stored a NUL; it holds no session.
+        # A search index may be reported as malformed where the tool itself stored a NUL; it holds no session.
         broken = [words for words in quick_check(db) if "_fts" not in words and "inverted" not in words]
     if broken:
         raise errors.Refused(
@@ -376,7 +386,7 @@ def _insert(db: apsw.Connection, share: SessionRows, rows: Iterable[SessionRow])
     tables = {table.name: table for table in share.tables}
     names = {table.name: set(columns(db, table.name)) for table in share.tables}
     for row in rows:
-        # A later version of the tool may have left a column out.
+        # A later version of the tool may have dropped a column.
         values = {name: value for name, value in row.values.items() if name in names[row.table]}
         parts = [exact(value) for value in values.values()]
         shared = " or ignore" if tables[row.table].owner is None else ""

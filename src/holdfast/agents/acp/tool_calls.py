@@ -1,4 +1,4 @@
-"""Tool calls: many updates of one call folded into one beginning and one end."""
+"""How do many updates of one tool call become one start and one end?"""
 
 from __future__ import annotations
 
@@ -13,83 +13,84 @@ from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import decode
 
 _OUTCOMES = {"completed": "ok", "failed": "error"}
-UNKNOWN = ("interrupted", "The agent ended without telling how this call ended; it may have run.")
-MAX_PRINTED = 4 * 1024 * 1024  # characters of one call
-_PRINTED_MORE = "\n[more was printed than is kept]"
+UNKNOWN = ("interrupted", "The agent ended without reporting a result; the tool may have run.")
+MAX_PRINTED = 4 * 1024 * 1024  # characters per call
+_PRINTED_MORE = "\n[output truncated]"
 _KEPT = ("kind", "title", "content", "rawInput", "rawOutput")
 
 
 class AcpToolCall(msgspec.Struct):
-    """One tool call, as far as it has been told."""
+    """One tool call, as far as it is known."""
 
     id: str
     name: str = ""
-    told: dict[str, Any] = {}  # the last of each field
-    streamed: dict[str, Any] | None = None  # the input, where it came as content
-    diffs: list[dict[str, Any]] = []  # the last that were shown, maybe only with the permission request
-    printed: list[str] = []  # by a terminal of the agent's own
+    told: dict[str, Any] = {}  # the last value of each field
+    streamed: dict[str, Any] | None = None  # the input, if it arrived as content
+    diffs: list[dict[str, Any]] = []  # the last ones shown, possibly only with the permission request
+    printed: list[str] = []  # by the agent's own terminal
     printed_size: int = 0
     begun: bool = False
     ended: bool = False
 
     @property
     def label(self) -> str:
-        """The tool's name; where the agent tells none, what kind of tool it is."""
+        """The tool's name; if the agent sends none, the kind of tool."""
         kind = self.told.get("kind")
         return self.name or (kind if isinstance(kind, str) and kind else "tool")
 
     @property
     def input(self) -> Any:
-        """Its input; where the agent never tells it (Gemini), what it shows of it instead."""
+        """Its input; if the agent never sends it (Gemini), what it shows instead."""
         if self.told.get("rawInput"):
             return self.told["rawInput"]
         title = self.told.get("title")
         return self.streamed or ({"title": title} if isinstance(title, str) and title else {})
 
     def take(self, update: dict[str, Any]) -> None:
-        """Keep what an update tells."""
+        """Merge an update."""
         before = self.told.get("rawInput")
         self.told.update({key: update[key] for key in _KEPT if update.get(key) is not None})
         self._print(content.printed(update))
         self.diffs = content.diffs(update.get("content")) or self.diffs
         raw = self.told.get("rawInput")
         if isinstance(before, dict) and isinstance(raw, dict):
-            # OpenCode asks with less (no cwd) than it tells before or after, in either order.
+            # OpenCode's permission requests hold less (no cwd) than its updates before or after, in either
+            # order.
             self.told["rawInput"] = {**before, **raw}
         if not raw and update.get("status") == "in_progress":
-            # Kimi asks for a permission before it gives the input in any other way.
+            # Kimi asks for permission before it sends the input in any other way.
             self.streamed = _object(content.shown(update.get("content"))) or self.streamed
 
     def _print(self, text: str) -> None:
-        """Keep what a terminal printed, up to a limit."""
+        """Keep terminal output, up to a limit."""
         room = MAX_PRINTED - self.printed_size
         if text and room > 0:
             self.printed.append(text if len(text) <= room else text[:room] + _PRINTED_MORE)
             self.printed_size += len(text)
 
     def release(self) -> None:
-        """Forget what only a call without an end needs; a long task has thousands of calls."""
+        """Drop what only an open call needs; a long task has thousands of calls."""
         self.name, self.told, self.streamed, self.diffs, self.printed = self.label, {}, None, [], []
 
 
 class AcpToolCalls:
-    """All calls of one process, by the id the agent uses."""
+    """All calls of one process, by the agent's id."""
 
     def __init__(self, origins: AcpOrigins):
-        self.open: dict[str, str] = {}  # those that were announced and did not end: id and name
+        self.open: dict[str, str] = {}  # announced and not ended: id -> name
         self._origins = origins
         self._calls: dict[str, AcpToolCall] = {}
         self._ids: set[str] = set()
 
     def get(self, told: Any) -> AcpToolCall | None:
-        """The call of that id, as the agent says it."""
+        """The call with that id, as the agent writes it."""
         return self._calls.get(told) if isinstance(told, str) else None
 
     def on_update(self, update: dict[str, Any], asked: bool = False, stopped: bool = False) -> list[NewEvent]:
-        """What follows from an update of a call.
+        """The events that an update causes.
 
         `asked`: it comes with a permission request. `stopped`: the agent was told to stop; Gemini and
-        OpenCode then say `completed` of a command that they broke off.
+        OpenCode then report an aborted command as `completed`.
         """
         told = update.get("toolCallId")
         if not isinstance(told, str):
@@ -114,7 +115,7 @@ class AcpToolCalls:
         return events
 
     def close(self, why: dict[str, tuple[str, str]]) -> list[NewEvent]:
-        """An end for each call that has none; `why` says for some ids what is known: outcome and text."""
+        """An end for each open call; `why` maps an id to its known outcome and text."""
         events = []
         for call in self._calls.values():
             if call.ended:
@@ -136,7 +137,7 @@ class AcpToolCalls:
         if call.diffs:
             body["diff"] = call.diffs
         call.release()
-        # An end that the agent did not tell has no origin: what its store may tell is another record.
+        # An end that the agent did not report has no origin: its store may hold another record of it.
         return NewEvent("tool_summary", body, origin=self._origins.of("result", call.id) if known else None)
 
     def _free_id(self, told: str) -> str:
@@ -147,11 +148,11 @@ class AcpToolCalls:
 
 
 def _is_known(call: AcpToolCall, update: dict[str, Any], first: bool) -> bool:
-    """Whether its input is all there.
+    """Whether the input is complete.
 
-    OpenCode announces a call as pending with nothing but its cwd; Kimi streams the input as content of an
-    update in progress; Gemini begins in progress and never tells it; the Claude adapters give it in an
-    update without a status.
+    OpenCode announces a call as pending with only its cwd; Kimi streams the input as content of an
+    in-progress update; Gemini starts in progress and never sends it; the Claude adapters send it in an update
+    without a status.
     """
     raw = call.told.get("rawInput")
     has_input = bool(raw) and not (isinstance(raw, dict) and raw.keys() == {"cwd"})
@@ -170,7 +171,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _output(call: AcpToolCall, update: dict[str, Any]) -> str:
-    """The text of a result: the raw one if that is text, else what is shown, else what the raw one holds."""
+    """The text of a result: raw text, else the shown content, else text inside the raw output."""
     raw = update.get("rawOutput")
     if isinstance(raw, str) and raw:
         return raw

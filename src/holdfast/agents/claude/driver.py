@@ -1,4 +1,4 @@
-"""The driver of Claude Code: stream-json both ways, permissions and interrupts by its control protocol."""
+"""How is Claude Code driven? By stream-json both ways, with its control protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ClaudeDriver:
     """One `claude -p --input-format stream-json --output-format stream-json` process."""
 
     def __init__(self, job: AgentJob):
-        """For that job; nothing is said yet."""
+        """Start before any output."""
         self.job = job
         self.final: FinalResult | None = None
         self.accepted = False
@@ -29,8 +29,8 @@ class ClaudeDriver:
         self._partial = PartialBlock()
         self.pending_permissions = self._permissions.waiting
         self.open_calls = self._calls.open
-        self._states = False  # whether it tells of its state, and so when it is idle
-        self._result: dict[str, Any] | None = None  # of the turn that ended last, if none began since
+        self._states = False  # it reports its state, including when it is idle
+        self._result: dict[str, Any] | None = None  # of the last turn, until another one begins
         self._usage: dict[str, Any] = {}
         self._version = job.version
 
@@ -40,7 +40,7 @@ class ClaudeDriver:
         return DriverOutput(sends=[hello, control.prompt(self.job.task, self.job.prompt)])
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
-        """Say an answer that is in the log already."""
+        """Send an answer that is already in the log."""
         return self._permissions.answer(ask, decision)
 
     def partial_text(self) -> tuple[str, str] | None:
@@ -48,11 +48,11 @@ class ClaudeDriver:
         return self._partial.partial_text()
 
     def interrupt(self) -> DriverOutput | None:
-        """The control request that ends the turn."""
+        """The control request that interrupts the turn."""
         return DriverOutput(sends=[control.request("holdfast-2", "interrupt")])
 
     def on_line(self, line: bytes) -> DriverOutput:
-        """Take one whole line of stdout."""
+        """Process one whole line of stdout."""
         if lines.is_blank(line):
             return DriverOutput()
         record = lines.parse(line)
@@ -83,7 +83,7 @@ class ClaudeDriver:
         return out
 
     def on_eof(self) -> DriverOutput:
-        """Stdout has ended for good."""
+        """Stdout has ended."""
         if self._result is not None and not self._calls.helped:
             self._settle()
         out = DriverOutput([*self._partial.close()])
@@ -93,7 +93,7 @@ class ClaudeDriver:
         self.pending_permissions.clear()
         return out
 
-    # --- what it says of itself
+    # --- System records
 
     def _system(self, record: dict[str, Any], entries: list[Entry]) -> None:
         subtype = lines.word(record, "subtype")
@@ -101,7 +101,7 @@ class ClaudeDriver:
             self._began(record, entries)
         elif subtype == "session_state_changed":
             self._states = True
-            # 2.1.197 is idle also while subagents run in the background; 2.1.325 is not.
+            # 2.1.197 also reports idle while background subagents run; 2.1.325 does not.
             if record.get("state") == "idle" and self._result is not None and not self._calls.helped:
                 self._settle()
                 entries += self._left_running()
@@ -114,7 +114,7 @@ class ClaudeDriver:
             entries.append(stream.told(record))
 
     def _began(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        """A turn begins; one that was not prompted follows when something in the background ended."""
+        """A turn begins; without a prompt it follows a background task that ended."""
         self._result, self._calls.stopped = None, False
         version = record.get("claude_code_version")
         self._version = version if isinstance(version, str) else self._version
@@ -145,7 +145,7 @@ class ClaudeDriver:
         self.final = stream.final(self._result, usage, self._calls.stopped)
 
     def _left_running(self) -> list[Entry]:
-        """Commands in the background do not hold the task; 2.1.325 does not leave while one runs."""
+        """Background commands do not hold the task; 2.1.325 does not exit while one runs."""
         running = self._calls.running()
         if not running:
             return []
@@ -153,7 +153,7 @@ class ClaudeDriver:
             lines.notice_event("background_running", "still running: " + "; ".join(running)[: lines.SHOWN])
         ]
 
-    # --- what it says and does
+    # --- Messages and tools
 
     def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
         self._partial.whole(record)
@@ -186,7 +186,7 @@ class ClaudeDriver:
             if isinstance(block.get("tool_use_id"), str):
                 self._returned(record, block, entries)
             elif isinstance(record.get("parent_tool_use_id"), str):
-                pass  # a subagent's prompt, which its call has as input
+                pass  # a subagent's prompt; its call already holds it as input
             elif isinstance(said, str):
                 code = "interrupted" if said.startswith(stream.INTERRUPT_MARK) else "told"
                 origin = self._record_origin(record, i)
@@ -226,7 +226,7 @@ class ClaudeDriver:
         return lines.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
 
     def _record_origin(self, record: dict[str, Any], block: int) -> Origin | None:
-        """Its transcript has a record of the same uuid; both hold one block each."""
+        """Its transcript has a record with the same uuid; both hold one block each."""
         id = record.get("uuid")
         if not isinstance(id, str):
             return None

@@ -1,4 +1,4 @@
-"""A transcript's records as events: the same that the driver writes of the same things in the stream."""
+"""Which events does a transcript contain? The same events that the driver writes for the stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _API_ERRORS = {"api": "server_error"}
 
 
 def told(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
-    """What a `system` record says; None if that is nothing about the work."""
+    """The event of a `system` record; None if it is not about the work."""
     if record.subtype in QUIET_SYSTEM:
         return None
     value = wire.parse(raw)
@@ -34,13 +34,13 @@ def told(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
     content = value.get("content")
     found = _STDOUT.fullmatch(content) if isinstance(content, str) else None
     if record.subtype == "local_command" and found is not None:
-        # The stream has it as the words of a model «<synthetic>», with the same uuid and without marks.
+        # The stream has it as text of the model «<synthetic>», with the same uuid and without markup.
         return wire.notice_event("synthetic", found[1].strip())
     return stream.told(value)
 
 
 def _retry(value: dict[str, Any]) -> dict[str, Any]:
-    """A stored `api_error` as the stream has it: «rate_limit» where the API says «rate_limit_error»."""
+    """A stored `api_error` as the stream words it: «rate_limit» where the API says «rate_limit_error»."""
     error = value.get("error")
     told = error if isinstance(error, dict) else {}
     kind = _API_ERROR.search(wire.word(told, "message"))
@@ -54,11 +54,11 @@ def _retry(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# --- The tools of one transcript: which are open, and which ended.
+# --- Tool calls
 
 HELPERS = frozenset({"Task", "Agent"})  # the tools that start a subagent
 
-_KEPT = 4096  # ended calls that are surely known as such
+_KEPT = 4096  # how many ended calls are remembered at least
 
 
 class OpenCall(msgspec.Struct, gc=False):
@@ -66,20 +66,20 @@ class OpenCall(msgspec.Struct, gc=False):
 
     name: str
     parent: str | None  # the call that started the subagent that made it
-    prompt: str | None  # of a subagent that it starts
+    prompt: str | None  # of the subagent that it starts
 
 
 class TranscriptCalls:
-    """The calls of one transcript, of the ended ones only the latest."""
+    """The calls of one transcript; of ended calls only the latest are remembered."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without calls."""
         self.open: dict[str, OpenCall] = {}
         self._young: dict[str, None] = {}
         self._old: dict[str, None] = {}
 
     def began(self, call: str, name: str, parent: str | None, given: object) -> bool:
-        """A call begins; False if it was told before."""
+        """A call begins; False if it is already known."""
         if call in self.open or call in self._young or call in self._old:
             return False
         prompt = given.get("prompt") if name in HELPERS and isinstance(given, dict) else None
@@ -94,11 +94,11 @@ class TranscriptCalls:
         return self.open.pop(call, _UNKNOWN)
 
     def ended(self, call: str) -> bool:
-        """Whether a result was told before."""
+        """Whether the call's result is already known."""
         return call in self._young or call in self._old
 
     def helper(self, prompt: str | None = None) -> str | None:
-        """The open call that started a subagent with that prompt; else the latest that started any."""
+        """The open call that started a subagent with this prompt; else the latest that started any."""
         found: str | None = None
         for call, started in self._helpers():
             found = call
@@ -115,7 +115,7 @@ class TranscriptCalls:
 _UNKNOWN = OpenCall("", None, None)
 
 
-# --- A transcript's records as events: the same that the driver writes of the same things in the stream.
+# --- Events
 
 AGENT = "claude"
 
@@ -126,20 +126,20 @@ _SIDES = 8192  # records of subagents in the same file whose call is remembered
 
 
 class ClaudeEventBuilder:
-    """Tells one transcript; given its pieces in logical order."""
+    """Builds the events of one transcript from its pieces in logical order."""
 
     def __init__(self, native_id: str, answered: Callable[[str], bool], parent: str | None = None):
-        """`answered`: whether a call has a result anywhere; `parent`: the call that began a subagent."""
+        """`answered`: whether a call has a result anywhere; `parent`: the call that started this subagent."""
         self.calls = TranscriptCalls()
-        self.helpers: dict[str, str] = {}  # of calls that ended and started a subagent: which
-        self.prompts: dict[str, str] = {}  # and what it was to do
+        self.helpers: dict[str, str] = {}  # ended call -> the subagent that it started
+        self.prompts: dict[str, str] = {}  # ended call -> the prompt of that subagent
         self._native_id = native_id if wire.plain(native_id) is not None else None
         self._answered = answered
         self._parent = parent
-        self._sides: dict[str, str] = {}  # of subagents in the same file, by record: the call
+        self._sides: dict[str, str] = {}  # record of a subagent in the same file -> its call
 
     def tell(self, piece: TranscriptPiece) -> list[NewEvent]:
-        """What a piece says."""
+        """The events of one piece."""
         record = piece.record
         if record is None:
             assert piece.odd is not None
@@ -156,10 +156,10 @@ class ClaudeEventBuilder:
         return [] if kind in QUIET else [self._unknown(record, piece)]
 
     def close(self) -> list[NewEvent]:
-        """All has been told: every call that is open has no result."""
+        """The end of the transcript: every open call has no result."""
         return [self._interrupted(call) for call in list(self.calls.open)]
 
-    # --- what the model says
+    # --- Messages of the model
 
     def _assistant(self, record: ClaudeRecord, raw: bytes) -> list[NewEvent]:
         message = record.message
@@ -196,7 +196,7 @@ class ClaudeEventBuilder:
     def _not_said(
         self, record: ClaudeRecord, body: dict[str, Any], i: int, raw: bytes, at: str | None
     ) -> NewEvent:
-        """What the CLI puts in the model's mouth."""
+        """Text that the CLI attributes to the model."""
         kind = "notice"
         if record.error or record.is_api_error_message:
             kind, body["code"] = "error", "api_error"
@@ -225,7 +225,7 @@ class ClaudeEventBuilder:
             body["parent"] = parent
         return NewEvent("tool_progress", body, at, False, self._named("call:" + call))
 
-    # --- what is said to it
+    # --- Messages to the model
 
     def _user(self, record: ClaudeRecord) -> list[NewEvent]:
         content = record.message.content if record.message is not None else None
@@ -234,7 +234,7 @@ class ClaudeEventBuilder:
         if spoken == "results":
             return self._results(record, content if type(content) is list else [], at)
         if self._parent is not None or (record.is_sidechain and self._side(record, content) is not None):
-            return []  # a subagent's prompt, which its call has as input
+            return []  # a subagent's prompt; its call already holds it as input
         if content is None or content == []:
             return []
         said = NewEvent("user", {"text": stream.joined(content)}, at, False, self._origin(record, 0))
@@ -300,7 +300,7 @@ class ClaudeEventBuilder:
             return [NewEvent("user", {"text": text}, at, False, origin)]
         return [NewEvent("notice", {"text": text, "code": spoken}, at, False, origin)]
 
-    # --- what the CLI says
+    # --- Records of the CLI
 
     def _system(self, record: ClaudeRecord, piece: TranscriptPiece) -> list[NewEvent]:
         said = told(record, piece.raw)
@@ -313,7 +313,7 @@ class ClaudeEventBuilder:
     def _odd_block(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         try:
             said = wire.unknown(block)
-        except BadInput:  # too deep
+        except BadInput:  # nested too deeply
             said = wire.notice_event("unknown_record", f"a block of type {block.get('type')!s:.100}")
         return NewEvent(said.kind, self._below(said.body), at, False, self._origin(record, i))
 
@@ -330,10 +330,10 @@ class ClaudeEventBuilder:
     def _below(self, body: dict[str, Any]) -> dict[str, Any]:
         return body if self._parent is None else {**body, "parent": self._parent}
 
-    # --- calls without a result
+    # --- Calls without a result
 
     def _left_open(self) -> list[NewEvent]:
-        """A turn begins: the calls of those before that never ended, after all that was said in them."""
+        """A turn begins: end the calls that earlier turns left open, after everything said in them."""
         left = [call for call in self.calls.open if not self._answered(call)]
         return [self._interrupted(call) for call in left]
 
@@ -345,10 +345,10 @@ class ClaudeEventBuilder:
         parent = began.parent or self._parent
         return NewEvent("tool_summary", body if parent is None else {**body, "parent": parent})
 
-    # --- subagents in the same file
+    # --- Subagents in the same file
 
     def _side(self, record: ClaudeRecord, prompt: Any = None) -> str | None:
-        """The call that started the subagent of this record (1.0 keeps them in the transcript itself)."""
+        """The call that started this record's subagent (1.0 keeps subagents in the transcript itself)."""
         call = self._sides.get(record.parent_uuid) if record.parent_uuid is not None else None
         if call is None:
             said = stream.joined(prompt) if prompt is not None else None
@@ -359,7 +359,7 @@ class ClaudeEventBuilder:
                 del self._sides[next(iter(self._sides))]
         return call
 
-    # --- where it is from
+    # --- Origins
 
     def _origin(self, record: ClaudeRecord, block: int) -> Origin | None:
         uuid = record.uuid
@@ -368,7 +368,7 @@ class ClaudeEventBuilder:
         return self._named(uuid if block == 0 else f"{uuid}:{block}")
 
     def _at_byte(self, offset: int) -> Origin | None:
-        """Of what has no id of its own; the files of subagents count their own bytes."""
+        """The origin of a record without an id; the files of subagents count their own bytes."""
         return self._named(f"byte:{offset}" if self._parent is None else f"{self._parent}:byte:{offset}")
 
     def _named(self, record_id: str) -> Origin | None:
@@ -385,7 +385,7 @@ def _at(told: str | None) -> str | None:
 
 
 def _is_deep(raw: bytes) -> bool:
-    """Whether a record may be nested more deeply than a store takes."""
+    """Whether a record may be nested more deeply than a store accepts."""
     if raw.count(b"[") + raw.count(b"{") <= wire.DEEPEST:
         return False
     return not isinstance(wire.parse(raw), dict)

@@ -1,4 +1,4 @@
-"""The reader of Claude Code's store."""
+"""How is Claude Code's store read?"""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from holdfast.transcripts.reader import (
     TranscriptReader,
 )
 
-_LISTED = 1000  # calls without a result
+_LISTED = 1000  # how many calls without a result are listed
 
 
 class ClaudeReader(TranscriptReader):
-    """Transcripts below `${CLAUDE_CONFIG_DIR:-~/.claude}/projects`."""
+    """Transcripts in `${CLAUDE_CONFIG_DIR:-~/.claude}/projects`."""
 
     agent = AGENT
     harmless = HARMLESS
@@ -36,7 +36,7 @@ class ClaudeReader(TranscriptReader):
     root_folder = ".claude"
 
     def find(self, root: str, name: str) -> list[SessionRef]:
-        """By the id, in all projects; or by the path of any transcript."""
+        """By id in all projects, or by the path of any transcript."""
         return places.find(root, name)
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
@@ -44,7 +44,7 @@ class ClaudeReader(TranscriptReader):
         return places.sessions(root, cwd)
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """The history in its logical order; of a fork, both ways."""
+        """The history in logical order; both branches of a fork."""
         return history(ref.path, ref.native_id)
 
     def inspect(self, ref: SessionRef) -> Inspection:
@@ -65,7 +65,7 @@ class ClaudeReader(TranscriptReader):
         return self._inspection(ref, verdict, [*dangling, *below])
 
     def files(self, ref: SessionRef) -> list[str]:
-        """The transcript, and all that lies in the folder of the session's name."""
+        """The transcript, and everything in the folder with the session's id."""
         found = [ref.path]
         for base, folders, names in os.walk(os.path.join(os.path.dirname(ref.path), ref.native_id)):
             folders.sort()
@@ -74,11 +74,11 @@ class ClaudeReader(TranscriptReader):
         return [file for file in found if os.path.isfile(file) and not os.path.islink(file)]
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """The living processes that its registry names."""
+        """The living processes in Claude Code's registry."""
         return owners.owners(root, ref.native_id)
 
     def tools(self, root: str, ref: SessionRef) -> list[int]:
-        """The living processes that have the session's id in their environment."""
+        """The living processes with the session's id in their environment."""
         return owners.tools(ref.native_id)
 
     def _inspection(
@@ -96,7 +96,7 @@ class ClaudeReader(TranscriptReader):
 
 
 def _call(transcript: ClaudeTranscript, facts: ClaudeFacts, call: str) -> dict[str, Any]:
-    """A call as its record has it."""
+    """A call with its input from its record."""
     known = facts.calls[call]
     found = {"call": call, "name": known.name, "input": None}
     record = transcript.record(known.offset)
@@ -107,7 +107,7 @@ def _call(transcript: ClaudeTranscript, facts: ClaudeFacts, call: str) -> dict[s
 
 
 def _below(ref: SessionRef, verdict: ClaudeFindings) -> list[dict[str, Any]]:
-    """The calls that subagents left open in the background, where their own call has its result."""
+    """Open calls of background subagents whose own call has a result."""
     found: list[dict[str, Any]] = []
     for call, file in ClaudeSubagents(ref.path, ref.native_id).rest():
         if call in verdict.dangling or len(found) >= _LISTED:

@@ -1,4 +1,4 @@
-"""Where Claude Code keeps its sessions, and what the beginning and the end of a transcript tell of it."""
+"""Where does Claude Code keep its sessions, and what do the first and last lines of a transcript say?"""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from holdfast.process import table as tree
 from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.reader import SessionRef
 
-LONGEST = 200  # characters of a cwd's slug; what is longer gets a hash
+LONGEST = 200  # characters of a cwd's slug; a longer one gets a hash
 
 _HEAD = 1 << 16
 _TITLE = 200
 _SUFFIX = ".jsonl"
-# By the type of a record that has a title: where it is, and which is to be preferred.
+# Record type with a title -> its field and its priority.
 _RANKS = {"summary": ("summary", 1), "ai-title": ("aiTitle", 2), "custom-title": ("customTitle", 3)}
 _TITLED = tuple(f'"{kind}"'.encode() for kind in _RANKS)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
@@ -35,14 +35,14 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def root(env: Mapping[str, str]) -> str:
-    """The config folder of a user with that environment."""
+    """The config folder of a user with this environment."""
     return env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".claude")
 
 
 def slug(cwd: str) -> str:
-    """The name of the folder for sessions of a cwd; others may have the same.
+    """The folder name for sessions of a cwd; other folders can map to the same name.
 
-    2.0.29, 2.1.197 and 2.1.325 take the name as it is; the SDK composes it first (NFC).
+    2.0.29, 2.1.197 and 2.1.325 use the name as it is; the SDK normalizes it first (NFC).
     """
     units = _units(os.path.realpath(cwd))
     name = _dashed(units)
@@ -78,7 +78,7 @@ def _hash(units: list[int]) -> str:
 
 
 def folders(root: str) -> list[str]:
-    """The folders that hold transcripts: of a config folder, of `projects`, or one of those itself."""
+    """The folders with transcripts in a config folder or in `projects`, or the folder itself."""
     base = os.path.join(root, "projects")
     base = base if os.path.isdir(base) else root
     try:
@@ -89,7 +89,7 @@ def folders(root: str) -> list[str]:
 
 
 def find(root: str, name: str) -> list[SessionRef]:
-    """The sessions meant by an id or a path."""
+    """The sessions with this id or at this path."""
     if os.path.isfile(name):
         return [session_ref(name)]
     if os.sep in name or not name or "\0" in name:
@@ -99,7 +99,7 @@ def find(root: str, name: str) -> list[SessionRef]:
 
 
 def sessions(root: str, cwd: str | None) -> Iterator[SessionRef]:
-    """All of them, or those that began in that folder."""
+    """All sessions, or those that began in this folder."""
     chosen = folders(root)
     names = slugs(cwd) if cwd is not None else set()
     if cwd is not None:
@@ -113,7 +113,7 @@ def sessions(root: str, cwd: str | None) -> Iterator[SessionRef]:
 
 
 def session_ref(path: str) -> SessionRef:
-    """What one transcript is, as far as its beginning and its end tell."""
+    """A reference to one transcript, from its first and last lines."""
     path = os.path.abspath(path)
     head, tail = _ends(path)
     seen = _HeaderFields()
@@ -134,13 +134,13 @@ def session_ref(path: str) -> SessionRef:
 
 
 def id_of(path: str) -> str | None:
-    """The session id that a file has for a name."""
+    """The session id in a file's name."""
     name = os.path.basename(path).removesuffix(_SUFFIX)
     return name if _UUID.fullmatch(name) else None
 
 
 class _HeaderFields:
-    """What lines told so far."""
+    """Header fields collected so far."""
 
     def __init__(self) -> None:
         self.cwd: str | None = None
@@ -219,16 +219,16 @@ def _changed(path: str) -> str | None:
         return None
 
 
-# --- The processes that hold a session: Claude Code's registry of itself, and the tools that it started.
+# --- Living processes: Claude Code's own registry, and the tools that it started
 
-MARK = "CLAUDE_CODE_SESSION_ID"  # in the environment of its tools
+MARK = "CLAUDE_CODE_SESSION_ID"  # set in the environment of its tools
 
 _LIMIT = 1 << 20
 _NEAR_S = 60.0
 
 
 def owners(root: str, native_id: str) -> list[int]:
-    """The living processes that the registry names for a session."""
+    """The living processes that the registry lists for a session."""
     folder = os.path.join(root, "sessions")
     if not os.path.isdir(folder) and os.path.basename(root) == "projects":
         folder = os.path.join(os.path.dirname(root), "sessions")
@@ -240,7 +240,7 @@ def owners(root: str, native_id: str) -> list[int]:
 
 
 def tools(native_id: str) -> list[int]:
-    """The living processes that a session's agent started; not this one, nor what started it."""
+    """The living processes that a session's agent started, without this process and its ancestors."""
     table = tree.table()
     ours = {os.getpid()}
     pid = os.getpid()
@@ -253,7 +253,7 @@ def tools(native_id: str) -> list[int]:
 
 
 def _entries(folder: str) -> list[dict[str, Any]]:
-    """What the registry's files say; what else lies there holds secrets, and is not opened."""
+    """The registry's entries; other files in the folder hold secrets and are not opened."""
     found = []
     try:
         names = sorted(os.listdir(folder))
@@ -280,7 +280,7 @@ def _lives(entry: dict[str, Any]) -> bool:
     if identity.HAS_PROC and isinstance(told, (str, int, float)):
         return _number(told) == started
     at = entry.get("startedAt")
-    # Without /proc a process's start is a time of day; the CLI notes its own a little later.
+    # Without /proc a process's start is a time of day; the CLI records its own slightly later.
     return isinstance(at, (int, float)) and 0 <= at / 1000 - started < _NEAR_S
 
 
@@ -292,7 +292,7 @@ def _number(told: str | int | float) -> float | None:
 
 
 def _is_here(domain: Any) -> bool:
-    """Whether a pid of that domain means a process of ours; older versions do not tell."""
+    """Whether a pid of that domain is a process on this machine; older versions do not say."""
     if not isinstance(domain, str) or not identity.HAS_PROC:
         return True
     machine, space = _domain()

@@ -1,4 +1,4 @@
-"""What pieces of Claude Code's stream say: content as text or events, a result as a final word."""
+"""What do the records of Claude Code's stream contain? Content as text or events, and the final result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.transcripts import jsonl as lines
 TOOL_USE_TYPES = ("tool_use", "server_tool_use", "mcp_tool_use")  # content blocks that are tool calls
 INTERRUPT_MARK = "[Request interrupted"  # how the CLI's text begins when a person interrupts a turn
 
-# Bookkeeping of the CLI that says nothing about the work.
+# Bookkeeping of the CLI, not about the work.
 QUIET = frozenset(
     {
         "auth_status",
@@ -40,7 +40,7 @@ QUIET_SYSTEM = frozenset(
     }
 )
 
-# With `is_error` false these still mean that the prompt was not done (names as in 2.1.325).
+# With `is_error` false these still mean that the prompt was not completed (names as in 2.1.325).
 UNFINISHED = frozenset(
     {
         "aborted_streaming",
@@ -62,7 +62,7 @@ UNFINISHED = frozenset(
 
 
 def blocks(message: Any) -> list[dict[str, Any]]:
-    """The content blocks of a message, however it was given."""
+    """The content blocks of a message in any form."""
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -70,7 +70,7 @@ def blocks(message: Any) -> list[dict[str, Any]]:
 
 
 def output(content: Any) -> str:
-    """A tool result's content as text; blocks of text are one text, as they are for the model."""
+    """A tool result's content as text; text blocks are joined as the model sees them."""
     if isinstance(content, str):
         return content
     whole, after_text = "", True
@@ -82,7 +82,7 @@ def output(content: Any) -> str:
 
 
 def joined(content: Any) -> str:
-    """A content as text, a line for each block; what is no text is named."""
+    """Content as text, one line per block; other blocks are named by type."""
     return content if isinstance(content, str) else "\n".join(map(_shown, blocks({"content": content})))
 
 
@@ -95,7 +95,7 @@ def _shown(block: dict[str, Any]) -> str:
 
 
 def words(record: dict[str, Any], block: dict[str, Any], origin: Origin | None) -> NewEvent | None:
-    """A block of text or thinking; what the CLI puts in the model's mouth is a notice or an error."""
+    """A block of text or thinking; text that the CLI attributes to the model is a notice or an error."""
     kind = block["type"]
     said = block.get(kind)
     if not isinstance(said, str) or not said:
@@ -112,38 +112,38 @@ def words(record: dict[str, Any], block: dict[str, Any], origin: Origin | None) 
 
 
 def told(record: dict[str, Any]) -> NewEvent:
-    """A `system` record that a person should see."""
+    """The event for a `system` record that a person should see."""
     subtype, content = lines.word(record, "subtype"), record.get("content")
     if subtype == "api_retry":
         why = " ".join(str(record[key]) for key in ("error_status", "error") if record.get(key) is not None)
         turn = f"try {record.get('attempt')} of {record.get('max_retries')} follows"
         return lines.notice_event("api_retry", f"the model's API failed ({why}); {turn}")
     if subtype == "compact_boundary":
-        return lines.notice_event("compacted", "the agent summed up its context and goes on with that")
+        return lines.notice_event("compacted", "the agent compacted its context")
     if subtype == "permission_denied":
         said = record.get("message") or f"{record.get('tool_name')} was not permitted"
         return lines.notice_event("permission_denied", str(said), call=record.get("tool_use_id"))
-    if isinstance(content, str) and content:  # informational, local_command and the like
+    if isinstance(content, str) and content:  # informational, local_command and similar
         return lines.notice_event(subtype or "told", content)
     return lines.unknown(record)
 
 
 def rate_limit(record: dict[str, Any]) -> list[Entry]:
-    """A notice, unless all is well."""
+    """A notice, unless the status is fine."""
     info = record.get("rate_limit_info")
     if not isinstance(info, dict) or info.get("status") == "allowed":
         return []
-    return [lines.notice_event("rate_limit", f"the account's rate limit: {info.get('status')}", limit=info)]
+    return [lines.notice_event("rate_limit", f"rate limit of the account: {info.get('status')}", limit=info)]
 
 
 def goes_on(record: dict[str, Any]) -> bool:
-    """Whether a tool's result says that what it started runs on in the background."""
+    """Whether a tool's result says that it continues in the background."""
     result = record.get("tool_use_result")
     return isinstance(result, dict) and bool(result.get("isAsync") or result.get("backgroundTaskId"))
 
 
 def was_stopped(record: dict[str, Any], block: dict[str, Any]) -> bool:
-    """Whether a tool's failure is that the turn was interrupted (the words of 2.1.197 and 2.1.325)."""
+    """Whether a tool failed because the turn was interrupted (texts of 2.1.197 and 2.1.325)."""
     result = record.get("tool_use_result")
     if isinstance(result, dict) and result.get("interrupted"):
         return True
@@ -151,7 +151,7 @@ def was_stopped(record: dict[str, Any], block: dict[str, Any]) -> bool:
 
 
 def counts(result: dict[str, Any]) -> dict[str, int]:
-    """The tokens of one result; several of one process add up."""
+    """The token counts of one result; several results of one process add up."""
     usage = result.get("usage")
     if not isinstance(usage, dict):
         return {}
@@ -165,13 +165,13 @@ def counts(result: dict[str, Any]) -> dict[str, int]:
 
 
 def sums_up(version: str | None) -> bool:
-    """Whether the cost that a resumed process tells is that of the whole conversation."""
-    # 2.1.325 does, 2.1.197 does not; which version began with it is not known.
+    """Whether the cost that a resumed process reports covers the whole conversation."""
+    # 2.1.325 does, 2.1.197 does not; the first version is unknown.
     return not (version or "").startswith(("1.", "2.0.", "2.1.197"))
 
 
 def cost(result: dict[str, Any], summed: bool) -> dict[str, Any]:
-    """What was paid for this process, or so far for all of the conversation."""
+    """The cost of this process, or of the whole conversation so far."""
     paid = result.get("total_cost_usd")
     if not isinstance(paid, (int, float)):
         return {}
@@ -179,9 +179,9 @@ def cost(result: dict[str, Any], summed: bool) -> dict[str, Any]:
 
 
 def final(result: dict[str, Any], usage: dict[str, Any], cut: bool) -> FinalResult:
-    """What a result means; its subtype says `success` also of an API failure, so that is not asked.
+    """The final result. Its subtype is `success` even for an API failure, so it is ignored.
 
-    `cut` if a subagent that the agent waited for was stopped after it.
+    `cut`: a subagent that the agent was waiting for was stopped after the result.
     """
     if cut:
         return FinalResult(ok=False, reason="a background subagent was stopped", cancelled=True, usage=usage)
@@ -201,35 +201,35 @@ def final(result: dict[str, Any], usage: dict[str, Any], cut: bool) -> FinalResu
 def _reason(result: dict[str, Any], ended: str, said: str | None) -> str:
     errors = result.get("errors")
     told = [e for e in errors if isinstance(e, str)] if isinstance(errors, list) else []
-    # The CLI's own diagnosis of an abort is no sentence for a person.
+    # The CLI's own diagnosis of an abort is not meant for people.
     told = [e for e in told if not e.startswith("[ede_diagnostic]")]
     return said or "; ".join(told) or ended or lines.word(result, "subtype") or "it failed without a reason"
 
 
-# --- The block that Claude Code is saying, from the model's own pieces; its whole record takes their place.
+# --- The block that is still streaming, built from the model's deltas until its whole record arrives
 
-# By the type of a piece or of a block: its field, and the kind of event that it is a part of.
+# Delta or block type -> its field and the kind of event.
 _SPOKEN = {
     "text": ("text", "assistant"),
     "text_delta": ("text", "assistant"),
     "thinking": ("thinking", "thinking"),
     "thinking_delta": ("thinking", "thinking"),
 }
-# What comes before them is either whole or was given up: the CLI asks the model again when its API fails.
+# Everything before these records is complete or was dropped: the CLI asks the model again if its API fails.
 _BEGINS = frozenset({"message_start", "content_block_start"})
 
 
 class PartialBlock:
-    """One block of the agent itself in the making; what its subagents say comes whole."""
+    """The streaming block of the agent itself; subagents' texts arrive whole."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without a block."""
         self._kind = ""
         self._pieces: list[str] = []
         self._size = 0
 
     def on_record(self, record: dict[str, Any]) -> None:
-        """Take a `stream_event`."""
+        """Process a `stream_event`."""
         event = record.get("event")
         if record.get("parent_tool_use_id") is not None or not isinstance(event, dict):
             return
@@ -239,21 +239,21 @@ class PartialBlock:
         self._add(event.get("delta"))
 
     def whole(self, record: dict[str, Any]) -> None:
-        """Take an `assistant` record: a block is whole."""
+        """Process an `assistant` record: its block is complete."""
         if record.get("parent_tool_use_id") is None:
             self.drop()
 
     def drop(self) -> None:
-        """Nothing is being said."""
+        """No block is streaming any more."""
         self._kind, self._pieces, self._size = "", [], 0
 
     def partial_text(self) -> tuple[str, str] | None:
-        """Its kind and its text so far."""
+        """The block's kind and text so far."""
         text = mended("".join(self._pieces))
         return (self._kind, text) if text else None
 
     def close(self) -> list[NewEvent]:
-        """What was half said when the agent died; its transcript has nothing of it, so it has no origin."""
+        """The partial block of an agent that died; its transcript does not hold it, so it has no origin."""
         told = self.partial_text()
         self.drop()
         return [] if told is None else [NewEvent(told[0], {"text": told[1], "cut": True})]
@@ -265,6 +265,6 @@ class PartialBlock:
         said = lines.word(piece, field)
         if said and kind != self._kind:
             self._kind, self._pieces, self._size = kind, [], 0
-        if said and self._size < MAX_BLOCK:  # its record brings all of it
+        if said and self._size < MAX_BLOCK:  # the whole record brings the rest
             self._pieces.append(said)
             self._size += len(said)

@@ -27,12 +27,12 @@ QUIET = ("session", "ask", "answer")
 
 
 class DemoReader(TranscriptReader):
-    """One folder of files, one session a file."""
+    """A folder with one file per session."""
 
     agent = DEMO_AGENT
 
     def root(self, env: Mapping[str, str]) -> str:
-        """As the demo agent itself finds it."""
+        """The folder that the demo agent itself uses."""
         data = env.get("XDG_DATA_HOME") or os.path.join(home_folder(env), ".local", "share")
         return env.get("HOLDFAST_DEMO_HOME") or os.path.join(data, "holdfast-demo")
 
@@ -46,7 +46,7 @@ class DemoReader(TranscriptReader):
         return self.at_file(os.path.join(root, os.path.basename(native_id) + SUFFIX))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
-        """All files of the folder that are sessions."""
+        """All session files in the folder."""
         names = sorted(os.listdir(root)) if os.path.isdir(root) else []
         for name in names:
             for ref in self.at_file(os.path.join(root, name)) if name.endswith(SUFFIX) else ():
@@ -54,11 +54,11 @@ class DemoReader(TranscriptReader):
                     yield ref
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """One record after the other, as they happened."""
+        """One record after the other, in the order they happened."""
         yield from _DemoEvents(ref).events()
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """By the rules that the demo agent gives itself."""
+        """The demo agent's own rules decide."""
         story = _DemoEvents(ref)
         for _ in story.events():
             pass
@@ -73,7 +73,7 @@ class DemoReader(TranscriptReader):
 
 
 class _DemoEvents:
-    """A file told record by record."""
+    """Turns the records of one file into events."""
 
     def __init__(self, ref: SessionRef):
         self.turns = TurnTracker()
@@ -85,7 +85,7 @@ class _DemoEvents:
     def events(self) -> Iterator[NewEvent]:
         for line in jsonl.lines(self._ref.path, STARTS):
             if line.problem is not None:
-                text = f"line {line.number} cannot be read whole"
+                text = f"line {line.number} is damaged"
                 self.problems.append(TranscriptProblem(line.problem, text, {"line": line.number}))
             if line.value is None:
                 yield jsonl.notice(line, DEMO_AGENT, self._ref.native_id)
@@ -129,7 +129,7 @@ class _DemoEvents:
         call = str(record.get("call"))
         if self.turns.result(call) is None and self.turns.late(call) is None:
             self.problems.append(
-                TranscriptProblem("orphan_result", f"{call} has a result and no call", {"call": call})
+                TranscriptProblem("orphan_result", f"{call} has a result but no call", {"call": call})
             )
         outcome = "ok" if record.get("status") == "completed" else "error"
         output = str(record.get("output", ""))
@@ -143,7 +143,7 @@ class _DemoEvents:
 
 
 def _session_ref(path: str) -> SessionRef | None:
-    """The session that a file is; None if it is none."""
+    """The session in a file; None if the file is not a session."""
     try:
         updated = timestamps.of_seconds(os.stat(path).st_mtime)
         lines = jsonl.lines(path, STARTS)
