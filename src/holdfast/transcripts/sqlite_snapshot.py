@@ -232,7 +232,7 @@ class _OriginalFile:
         return None if self._fd is None else os.pread(self._fd, size, 0)
 
     def changed_since(self, moment: int) -> bool:
-        """Whether it changed after that time or shortly before: a further change may not show in its mtime."""
+        """Whether it changed after that time or shortly before, when mtime may not show a further change."""
         if self._fd is None:
             return False
         return os.fstat(self._fd).st_mtime_ns > moment - TICK_NS

@@ -43,9 +43,7 @@ def decision(ask: PermissionRequest, decided: Decision) -> bytes:
 
 def refusal(id: str) -> bytes:
     """The answer to an unknown request; without one the CLI waits forever."""
-    return _response(
-        {"subtype": "error", "request_id": id, "error": "this host does not support the request"}
-    )
+    return _response({"subtype": "error", "request_id": id, "error": "this host does not do that"})
 
 
 def _response(response: dict[str, Any]) -> bytes:

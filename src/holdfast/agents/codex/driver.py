@@ -1,4 +1,4 @@
-"""Codex by `codex exec --json`: it gets one prompt on stdin and hears nothing after it."""
+"""How is Codex driven? By `codex exec --json`: one prompt on stdin, and no input after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_sea
 
 
 class CodexItemCall(msgspec.Struct, frozen=True):
-    """One call, as far as it is told."""
+    """One call, as far as it is reported."""
 
     name: str
     input: Any
@@ -33,7 +33,7 @@ class CodexItemCall(msgspec.Struct, frozen=True):
 
 
 def tool(item: dict[str, Any]) -> CodexItemCall:
-    """What an item of a kind in `TOOLS` says."""
+    """The call in an item of a type in `TOOLS`."""
     kind = item["type"]
     if kind == "command_execution":
         return _command(item)
@@ -94,7 +94,7 @@ def _outcome(item: dict[str, Any]) -> str:
     return "error" if item.get("status") in ("failed", "declined") or item.get("error") else "ok"
 
 
-# --- Codex by `codex exec --json`: it gets one prompt on stdin and hears nothing after it.
+# --- The driver
 
 PROTOCOL = "exec-json"
 COUNTS = {
@@ -110,7 +110,7 @@ class CodexDriver:
     """One `codex exec` process."""
 
     def __init__(self, job: AgentJob):
-        """For that job; nothing is said yet."""
+        """Start before any output."""
         self.job = job
         self.final: FinalResult | None = None
         self.accepted = False
@@ -119,14 +119,14 @@ class CodexDriver:
         self.open_calls: dict[str, str] = {}
         self._begun: set[str] = set()
         self._answer: str | None = None
-        self._problem: str | None = None  # what an `error` said before `turn.failed`
+        self._problem: str | None = None  # the message of an `error` before `turn.failed`
 
     def start_messages(self) -> DriverOutput:
         """Nothing: the prompt is all of stdin."""
         return DriverOutput()
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
-        """Nothing: it does not ask."""
+        """Nothing: it never asks."""
         return DriverOutput()
 
     def partial_text(self) -> tuple[str, str] | None:
@@ -138,7 +138,7 @@ class CodexDriver:
         return None
 
     def on_line(self, line: bytes) -> DriverOutput:
-        """Take one whole line of stdout."""
+        """Process one whole line of stdout."""
         out = DriverOutput()
         if lines.is_blank(line):
             return out
@@ -170,7 +170,7 @@ class CodexDriver:
         return out
 
     def on_eof(self) -> DriverOutput:
-        """Stdout has ended for good."""
+        """Stdout has ended."""
         out = DriverOutput()
         for call, name in self.open_calls.items():
             body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
@@ -197,7 +197,7 @@ class CodexDriver:
         self.final = FinalResult(ok=False, reason=reason or "the turn failed without a reason")
 
     def _usage(self, record: dict[str, Any]) -> dict[str, Any]:
-        """It counts over all turns of a conversation (0.166.0), so that a resume's are not its own."""
+        """It counts over all turns of a conversation (0.166.0), so a resumed run has no counts of its own."""
         usage = record.get("usage")
         told = usage if isinstance(usage, dict) else {}
         found = {name: told[key] for name, key in COUNTS.items() if type(told.get(key)) is int}
@@ -212,7 +212,7 @@ class CodexDriver:
             self._tool(kind, f"{self.job.task}:{id}", tool(item), entries)
             return
         if kind != "item.completed":
-            return  # a plan that grows; its last state is told
+            return  # a plan that grows; only its last state is logged
         said = item.get("text")
         if what in ("agent_message", "reasoning") and isinstance(said, str):
             if what == "agent_message":
@@ -241,7 +241,7 @@ class CodexDriver:
             entries.append(NewEvent("tool_summary", body, origin=self._origin(f"result:{call}")))
 
     def _origin(self, record: str) -> Origin | None:
-        """Its item ids begin again in every process, so that they are ours only with the task."""
+        """Its item ids restart in every process, so they are unique only together with the task."""
         record_id = record if self.job.task in record else f"{self.job.task}:{record}"
         return lines.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
 

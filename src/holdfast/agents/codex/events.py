@@ -1,4 +1,4 @@
-"""A rollout's records folded into events and facts, one line at a time."""
+"""Which events and facts does a rollout contain, line by line?"""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.jsonl import JsonlLine, word
 
-MOST = 100  # things said that wait for their other half
+MOST = 100  # how many messages wait for their counterpart
 
 
 class PendingMessage(msgspec.Struct, frozen=True):
-    """Something said, as an event tells it beside the item for the model."""
+    """A message of an event record that waits for the same message as an item."""
 
     kind: str
     text: str
@@ -32,20 +32,20 @@ class CodexTurn(msgspec.Struct):
     """From one prompt to the next."""
 
     explicit: bool = False  # it began with a record of its own
-    number: int = 0  # from 1; 0 while nobody prompted
+    number: int = 0  # from 1; 0 before the first prompt
     begun: bool = False  # something came after the prompt
     answered: bool = False
     answer_last: bool = False  # nothing came after the answer
     ended: str | None = None
     reason: str = ""
     calls: dict[str, CodexToolCall] = {}
-    loose: dict[str, CodexCallResult] = {}  # endings of calls that were never begun
-    items: list[tuple[str, str]] = []  # said by items, and not yet by events: kind and text
-    told: list[PendingMessage] = []  # said by events, and not yet by items
-    prompts: list[str] = []  # told by events, and put as such
+    loose: dict[str, CodexCallResult] = {}  # results of calls without a start
+    items: list[tuple[str, str]] = []  # messages in items, not yet in events: kind and text
+    told: list[PendingMessage] = []  # messages in events, not yet in items
+    prompts: list[str] = []  # prompts that were emitted from events
 
     def by_item(self, kind: str, text: str, id: str) -> None:
-        """An item says it; the event that said it before, or will, is the same."""
+        """An item holds this message. Skip it if an event already held it."""
         kept = [told for told in self.told if not _is_same(told, kind, text, id)]
         if len(kept) == len(self.told):
             self.items.append((kind, text))
@@ -53,21 +53,21 @@ class CodexTurn(msgspec.Struct):
         self.told = kept
 
     def by_event(self, told: PendingMessage) -> None:
-        """An event says it; kept until an item says the same, or it is clear that none will."""
+        """An event holds this message. Keep it until an item holds the same, or none can follow."""
         if not self.was_item(told.kind, told.text):
             self.told.append(told)
 
     def was_item(self, kind: str, text: str) -> bool:
-        """Whether an item said it, for which no event came yet."""
+        """Whether an item held this message and no event has matched it yet."""
         for place, said in enumerate(self.items):
             if said[0] == kind and is_like(said[1], text):
-                if kind != "thinking":  # of one item there are several events
+                if kind != "thinking":  # one item matches several events
                     del self.items[place]
                 return True
         return False
 
     def was_prompt(self, text: str) -> bool:
-        """Whether an event told that prompt, for which no item came yet."""
+        """Whether an event held this prompt and no item has matched it yet."""
         for place, told in enumerate(self.prompts):
             if is_like(text, told):
                 del self.prompts[place]
@@ -75,14 +75,14 @@ class CodexTurn(msgspec.Struct):
         return False
 
     def flush(self) -> list[NewEvent]:
-        """What only events said."""
+        """The messages that only events hold."""
         events = [told.event for told in self.told]
         self.told = []
         return events
 
 
 def is_like(item: str, event: str) -> bool:
-    """Whether an item's text is what an event told; an event may tell a part, or leave marks out."""
+    """Whether an item and an event hold the same text; an event may hold a part, or omit markup."""
     return item.strip() == event.strip() or event in item
 
 
@@ -90,13 +90,13 @@ def _is_same(told: PendingMessage, kind: str, text: str, id: str) -> bool:
     return told.kind == kind and ((bool(id) and told.id == id) or is_like(text, told.text))
 
 
-# --- The turns of a rollout, told one thing after the other: events out, facts kept.
+# --- Turns
 
 TITLE = 100  # characters
 
 
 class CodexConversation:
-    """The turns of a rollout: what was said and done in them, as events."""
+    """The turns of a rollout as events; it also collects facts."""
 
     def __init__(self, agent: str, native_id: str):
         self.facts = CodexFacts()
@@ -104,14 +104,14 @@ class CodexConversation:
         self._native_id = native_id
         self._turn: CodexTurn | None = None
         self._met = RecentIds()  # ids of items
-        self._ended = RecentIds()  # calls
-        self._stopped: str | None = None  # the call whose end was told as broken off
+        self._ended = RecentIds()  # call ids
+        self._stopped: str | None = None  # the call that was already reported as aborted
         self._line = JsonlLine(number=0, offset=0, size=0)
-        self._at: Any = None  # the time of the present record, as it is told
-        self._was: Any = None  # and of the one before
+        self._at: Any = None  # the timestamp of the current record, unparsed
+        self._was: Any = None  # and of the record before it
         self._events: list[NewEvent] = []
 
-    # --- what was said
+    # --- Messages
 
     def _message(self, payload: dict[str, Any], id: str) -> None:
         role = word(payload, "role")
@@ -144,7 +144,7 @@ class CodexConversation:
         self._put(self._new(kind, {"text": text}, record_id))
 
     def _tell(self, kind: str, text: str, id: str, part: int = 0) -> None:
-        """An event says what an item says too, before or after it."""
+        """Emit a message of an event record that an item also holds, before or after it."""
         if not text.strip():
             return
         event = self._new(kind, {"text": text}, self._record_id("item", id, part))
@@ -154,7 +154,7 @@ class CodexConversation:
             if len(turn.told) > MOST:
                 self._flush()
         elif self._turn is None or not self._turn.was_item(kind, text):
-            # The item for the model is lost, or has not come yet.
+            # The item for the model is lost or has not come yet.
             self._prompt(text)
             self._need_turn().prompts.append(text)
             self.facts.said = True
@@ -172,7 +172,7 @@ class CodexConversation:
         if self.facts.title is None:
             self.facts.title = title(text)
 
-    # --- tools
+    # --- Tools
 
     def _call(self, what: str, payload: dict[str, Any], value: dict[str, Any]) -> None:
         call = tool_calls.begin(what, payload)
@@ -225,7 +225,7 @@ class CodexConversation:
         if (call := turn.calls.get(id)) is not None:
             call.ending = ending
         elif id in self._ended:
-            # A command that went on after its first output for the model; one that was broken off is told.
+            # A command that continued after its first output for the model; an aborted one is reported.
             if id != self._stopped and ending.exit_code is not None:
                 facts = {"call": id, "exit_code": ending.exit_code}
                 self._notice("command_ended", f"a command ended with {ending.exit_code}", **facts)
@@ -250,12 +250,12 @@ class CodexConversation:
             body["exit_code"] = ending.exit_code
         self._put(self._new("tool_summary", body, f"result:{call.id}" if known else None))
 
-    # --- turns
+    # --- Turn boundaries
 
     def _start(self) -> None:
         turn = self._turn
         if turn is not None and turn.number and not (turn.explicit or turn.begun or turn.ended):
-            turn.explicit = True  # its prompt stands before it
+            turn.explicit = True  # its prompt comes before it
             return
         self._close()
         self._turn = CodexTurn(explicit=True)
@@ -273,7 +273,7 @@ class CodexConversation:
             turn.ended = "complete"
 
     def _close(self) -> None:
-        """The turn is over, whatever its records say: what is open in it ends now."""
+        """The turn is over, whatever its records say: end what is open."""
         turn = self._turn
         if turn is None:
             return
@@ -300,7 +300,7 @@ class CodexConversation:
         self._close()
         self.facts.take_back(count)
         self.facts.last = None
-        self._notice("rolled_back", f"the last {count} turns were taken back", turns=count)
+        self._notice("rolled_back", f"the last {count} turns were rolled back", turns=count)
 
     def _need_turn(self) -> CodexTurn:
         if self._turn is None:
@@ -317,13 +317,13 @@ class CodexConversation:
                 turn.answered = turn.answer_last = self.facts.said = True
             self._put(event)
 
-    # --- events
+    # --- Events
 
     def _put(self, event: NewEvent) -> None:
         self._events.append(event)
 
     def _new(self, kind: str, body: dict[str, Any], record_id: str | None = "") -> NewEvent:
-        """An event of the present line; without an id of its own it is known by where it stands."""
+        """An event of the current line; without an id its origin is its position."""
         origin = None
         if record_id is not None:
             named = record_id or f"byte:{self._line.offset}"
@@ -342,26 +342,26 @@ class CodexConversation:
 
 
 def title(prompt: str) -> str | None:
-    """The first line of a prompt, cut; None if it is empty or not for a header."""
+    """The first line of a prompt, shortened; None if it is empty or not fit for a title."""
     first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     return wire.plain(first if len(first) <= TITLE else first[: TITLE - 1] + "…")
 
 
 def _is_complete(turn: CodexTurn) -> bool:
     if turn.ended is None and not turn.explicit:
-        return turn.answer_last  # an old file, which says nothing of ends
+        return turn.answer_last  # an old file without end records
     return turn.ended == "complete" and turn.answered
 
 
 def _both(known: CodexCallResult | None, told: CodexCallResult) -> CodexCallResult:
-    """The output as the model was given it, with the status as the system gave it."""
+    """The output that the model got, with the exit status that the system got."""
     if known is None or told.outcome == "interrupted":
         return told
     code = known.exit_code if known.exit_code is not None else told.exit_code
     return CodexCallResult(known.outcome if known.outcome == "error" else told.outcome, told.output, code)
 
 
-# --- A rollout's records folded into events and facts, one line at a time.
+# --- Records
 
 _QUIET = frozenset(
     {
@@ -388,7 +388,7 @@ _QUIET_EVENTS = frozenset(
         "image_generation_begin",
         "image_generation_end",
         "view_image_tool_call",
-        "context_compacted",  # there is a record of its own
+        "context_compacted",  # another record covers it
         "agent_reasoning_section_break",
         "sub_agent_activity",
         "turn_diff",
@@ -406,7 +406,7 @@ _REVIEWS = frozenset({"entered_review_mode", "exited_review_mode", "EnteredRevie
 
 
 class CodexRollout(CodexConversation):
-    """What a rollout tells, line by line."""
+    """Reads a rollout line by line."""
 
     def __init__(self, agent: str, native_id: str):
         super().__init__(agent, native_id)
@@ -414,7 +414,7 @@ class CodexRollout(CodexConversation):
         self._ordinal = -1
 
     def take(self, line: JsonlLine) -> list[NewEvent]:
-        """The events that follow from one line."""
+        """The events of one line."""
         self._events = []
         self._line = line
         if line.problem is not None:
@@ -430,13 +430,13 @@ class CodexRollout(CodexConversation):
         return self._events
 
     def end(self) -> list[NewEvent]:
-        """What is still open when the file ends."""
+        """End what is still open at the end of the file."""
         self._events = []
         self._was = self._at
         self._close()
         return self._events
 
-    # --- records
+    # --- Record types
 
     def _take(self, found: CodexRecord, value: dict[str, Any]) -> None:
         self._was, self._at = self._at, found.at

@@ -1,4 +1,4 @@
-"""Codex's threads: found, read and judged."""
+"""How are Codex's threads found, read and inspected?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOLDER = "thread-writer-locks"
 
 
 def owners(root: str, native_id: str) -> list[int]:
-    """The living processes that hold the thread's lock; the file is never made."""
+    """The living processes that hold the thread's lock; the lock file is never created."""
     path = os.path.join(root, FOLDER, f"{native_id}.lock")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -42,13 +42,13 @@ def owners(root: str, native_id: str) -> list[int]:
             return open_files.holders(path) if _is_held(descriptor) else []
     finally:
         os.close(descriptor)
-    # Which process took it is told, not who has it now.
+    # The lock list names the process that took the lock, not the one that holds it now.
     alive = [pid for pid in told if os.path.exists(f"/proc/{pid}")]
     return alive or (open_files.holders(path) if told else [])
 
 
 def _told(device: int, inode: int) -> list[int] | None:
-    """The holders as Linux lists them; None if it lists no lock at all."""
+    """The holders in the kernel's lock list; None if it lists no lock at all."""
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as file:
             lines = file.readlines()
@@ -62,7 +62,7 @@ def _told(device: int, inode: int) -> list[int] | None:
         major, _, rest = words[5].partition(":")
         minor, _, number = rest.partition(":")
         here = f"{os.major(device):02x}", f"{os.minor(device):02x}"
-        # A filesystem of layers tells another device here: then the inode must be enough.
+        # An overlay file system reports another device here; then the inode must be enough.
         if number == str(inode) and ((major, minor) == here or major == "00"):
             found.add(int(words[4]))
     return sorted(found) if lines else None
@@ -79,19 +79,19 @@ def _is_held(descriptor: int) -> bool:
     return False
 
 
-# --- What says the same in Codex's stream and in its rollout, which have no id in common.
+# --- Equal content in Codex's stream and in its rollout, which share no ids
 
 Wording = tuple[str, ...]
-Key = tuple[int, Wording, int]  # the turn, what is said, how often it was said before in that turn
+Key = tuple[int, Wording, int]  # turn, wording, and how often it occurred before in that turn
 
 _SHELL_FLAGS = ("-lc", "-c")
 _EDITS = frozenset({"apply_patch", "file_change"})
 
 
 def wording(kind: str, body: dict[str, Any]) -> Wording | None:
-    """What an event of either source says, such that both say it alike; None if that cannot be told.
+    """A key that is equal for an event of the stream and of the rollout; None if there is none.
 
-    How a call ended is not compared: its `tool_summary` is met by the call that it ends.
+    The result of a call is not compared: its `tool_summary` is matched by the call that it ends.
     """
     if kind in ("user", "assistant", "thinking"):
         return (kind, str(body.get("text", "")).strip())
@@ -109,7 +109,7 @@ def wording(kind: str, body: dict[str, Any]) -> Wording | None:
 
 
 def keys(events: Iterable[NewEvent | Event], turn: int = 0) -> Iterator[Key | None]:
-    """For each event what it is met by; `turn` is how many turns came before the first of them."""
+    """The matching key of each event; `turn` is the number of turns before the first event."""
     seen: Counter[Wording] = Counter()
     for event in events:
         found = wording(event.kind, event.body)
@@ -137,7 +137,7 @@ def _command(input: Any) -> str | None:
         return None
     try:
         words = shlex.split(told)
-    except ValueError:  # a quote that is not closed: then it is no line that a program joined
+    except ValueError:  # an unclosed quote: no program joined this line
         return told
     return _inner(words) if _is_shell(words) else told
 
@@ -150,7 +150,7 @@ def _is_shell(words: list[str]) -> bool:
     return len(words) == 3 and words[1] in _SHELL_FLAGS and words[0].rsplit("/", 1)[-1].endswith("sh")
 
 
-# --- Codex's threads: found, read and judged.
+# --- The reader
 
 
 class CodexReader(TranscriptReader):
@@ -161,7 +161,7 @@ class CodexReader(TranscriptReader):
     root_folder = ".codex"
 
     def wording(self, kind: str, body: dict[str, Any]) -> tuple[str, ...] | None:
-        """The same key for an event of the stream and its twin in a rollout."""
+        """The same key for an event of the stream and its counterpart in a rollout."""
         return wording(kind, body)
 
     def at_file(self, path: str) -> list[SessionRef]:
@@ -173,14 +173,14 @@ class CodexReader(TranscriptReader):
         return [places.session_ref(path) for path in places.by_id(root, native_id)]
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
-        """All threads, or those whose last turn was in that folder."""
+        """All threads, or those whose last turn was in this folder."""
         for path in places.rollouts(root):
             ref = places.session_ref(path)
             if cwd is None or is_same_folder(ref.cwd, cwd):
                 yield ref
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """What the thread's rollout tells, in its order."""
+        """The events of the thread's rollout, in order."""
         fold = CodexRollout(self.agent, ref.native_id)
         try:
             with opening.opened(ref.path) as file:
@@ -191,7 +191,7 @@ class CodexReader(TranscriptReader):
         yield from fold.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """Whether Codex could go on with it as it is."""
+        """Whether Codex can resume it as it is."""
         fold = CodexRollout(self.agent, ref.native_id)
         problems: list[TranscriptProblem] = []
         readable = True
@@ -201,9 +201,7 @@ class CodexReader(TranscriptReader):
                     fold.take(line)
         except FileNotFoundError:
             readable = False
-            problems.append(
-                TranscriptProblem("no_transcript", "there is no rollout of it", {"path": ref.path})
-            )
+            problems.append(TranscriptProblem("no_transcript", "it has no rollout", {"path": ref.path}))
         except OSError as problem:
             readable = False
             problems.append(TranscriptProblem("store_damaged", str(problem), {"path": ref.path}))
@@ -229,19 +227,19 @@ class CodexReader(TranscriptReader):
         )
 
     def is_sound(self, problems: Sequence[TranscriptProblem]) -> bool:
-        """Whether none of the problems loses or repeats something."""
+        """Whether a resume loses nothing and repeats nothing in spite of these problems."""
         return judge.is_sound(problems)
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """Who holds the thread's lock."""
+        """The processes that hold the thread's lock."""
         return owners(root, ref.native_id)
 
     def tools(self, root: str, ref: SessionRef) -> list[int]:
-        """What it started for the thread: Codex 0.166 tells each of its commands whose it is."""
+        """The processes started for the thread: Codex 0.166 gives each of its commands the thread's id."""
         return table.marks_marked("CODEX_THREAD_ID", ref.native_id)
 
     def _twins(self, ref: SessionRef) -> list[str]:
-        """All files whose name has its id, in the folder of sessions where it lies."""
+        """All files with its id in their name, in the same sessions folder."""
         if places.named(ref.path) is None:
             return []
         above = ref.path

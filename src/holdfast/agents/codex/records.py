@@ -1,4 +1,4 @@
-"""One record of a rollout, whichever dialect wrote it."""
+"""What is on one line of a rollout, in any dialect?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.transcripts.jsonl import word
 
 STARTS = (b'{"timestamp":',)
 
-_BARE = frozenset(  # before September 2025 an item stood in its line without anything around it
+_BARE = frozenset(  # before September 2025 an item was a whole line, without a wrapper
     {
         "message",
         "reasoning",
@@ -26,17 +26,17 @@ _NEWER = {"turn_started": "task_started", "turn_complete": "task_complete"}
 
 
 class CodexRecord(msgspec.Struct, frozen=True):
-    """What kind of record, its payload, and what stands around it."""
+    """A record: its kind, its payload, and the wrapper's fields."""
 
-    kind: str  # session_meta, turn_context, response_item, event_msg, compacted …; empty if it is none
-    what: str  # the payload's own type, where it has one
+    kind: str  # session_meta, turn_context, response_item, event_msg, compacted …; empty if unknown
+    what: str  # the payload's own type, if it has one
     payload: dict[str, Any]
-    at: Any  # as it is told
+    at: Any  # timestamp, unparsed
     ordinal: int | None
 
 
 def record(value: dict[str, Any]) -> CodexRecord:
-    """The record that a line holds."""
+    """Parse the record on a line."""
     kind, payload = word(value, "type"), value.get("payload")
     at, ordinal = value.get("timestamp"), value.get("ordinal")
     if not isinstance(payload, dict):
@@ -57,10 +57,10 @@ def _bare(kind: str, value: dict[str, Any]) -> str:
     return ""
 
 
-# --- What was said in a rollout: the text of messages, and whose it is.
+# --- Texts of messages, and who wrote them
 
-# What the harness tells the model in the user's name: how it begins and how it ends. A later Codex says
-# in `provenance` whose a part is; the older ones leave only this.
+# Text that the harness sends to the model in the user's name: how it begins and ends. A later Codex says in
+# `provenance` who wrote a part; older versions leave only this.
 _HARNESS = (
     ("<environment_context>", "</environment_context>"),
     ("<user_instructions>", "</user_instructions>"),
@@ -86,14 +86,14 @@ _TEXTS = frozenset({"input_text", "output_text", "text", "Text", "summary_text",
 
 
 class CodexUserText(msgspec.Struct, frozen=True):
-    """The parts of one user message: what a person said, and what the harness said that is worth telling."""
+    """The parts of one user message: the person's text, and text of the harness that is worth a notice."""
 
     person: list[str]
     told: list[tuple[str, str]]  # a notice's code and text
 
 
 def texts(content: Any) -> list[str]:
-    """The text of each part; what is not text is named."""
+    """The text of each part; other parts are named by type."""
     if isinstance(content, str):
         return [content]
     parts = content if isinstance(content, list) else []
@@ -101,7 +101,7 @@ def texts(content: Any) -> list[str]:
 
 
 def user(payload: dict[str, Any]) -> CodexUserText:
-    """Whose the parts of a message in the user's name are."""
+    """Split a message in the user's name by author."""
     content = payload.get("content")
     parts = content if isinstance(content, list) else [content]
     whose = _provenance(payload)

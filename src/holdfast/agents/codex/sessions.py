@@ -1,4 +1,4 @@
-"""Where Codex keeps its rollouts, and which of them is meant."""
+"""Where does Codex keep its rollouts?"""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import plain, word
 from holdfast.transcripts.reader import SessionRef
 
-_READERS = ("compression.zstd", "zstandard")  # Python 3.14's own, and the package for those before
+_READERS = ("compression.zstd", "zstandard")  # Python 3.14's own module, and the package for earlier versions
 
 
 class CompressedRollout(BadInput):
-    """The file is compressed and nothing here can read it."""
+    """The file is compressed and no decompressor is installed."""
 
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """The rollout's bytes."""
+    """Open a rollout for reading."""
     if not path.endswith(".zst"):
         with open(path, "rb") as file:
             yield file
@@ -37,7 +37,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
         try:
             yield file
         except (EOFError, _error(module)) as problem:
-            raise OSError(f"{path} cannot be unpacked: {problem}") from None
+            raise OSError(f"{path} cannot be decompressed: {problem}") from None
 
 
 def _zstd() -> Any:
@@ -47,7 +47,8 @@ def _zstd() -> Any:
         except ImportError:
             continue
     raise CompressedRollout(
-        "that rollout is compressed, and nothing here can read it", hint="install the package zstandard"
+        "the rollout is compressed, and no decompressor is installed",
+        hint="install the Python package zstandard",
     )
 
 
@@ -56,20 +57,20 @@ def _error(module: Any) -> type[Exception]:
     return found if isinstance(found, type) and issubclass(found, Exception) else EOFError
 
 
-# --- Where Codex keeps its rollouts, and which of them is meant.
+# --- Files
 
 FOLDERS = ("sessions", "archived_sessions")
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _IS_UUID = re.compile(_UUID, re.IGNORECASE)
 _NAMED = re.compile(rf"rollout-.*?({_UUID})\.jsonl(?:\.zst)?", re.IGNORECASE)
-_HEAD = 50  # lines in which the first prompt of a thread is looked for
+_HEAD = 50  # how many lines are searched for the first prompt
 _BLOCK = 1 << 16
-_BACK = 1 << 24  # bytes from the end in which the last turn's cwd is looked for
+_BACK = 1 << 24  # how many bytes at the end are searched for the last turn's cwd
 
 
 def rollouts(folder: str) -> Iterator[str]:
-    """All rollouts below an agent's folder, or in a folder that simply holds some."""
+    """All rollouts in Codex's folder, or in any folder that holds some."""
     inner = os.path.join(folder, ".codex")
     below = [os.path.join(inner if os.path.isdir(inner) else folder, name) for name in FOLDERS]
     known = [path for path in below if os.path.isdir(path)]
@@ -82,13 +83,13 @@ def rollouts(folder: str) -> Iterator[str]:
 
 
 def named(path: str) -> str | None:
-    """The thread that a file's name says it is."""
+    """The thread id in a file's name."""
     found = _NAMED.fullmatch(os.path.basename(path))
     return found[1].lower() if found else None
 
 
 def by_id(folder: str, native_id: str) -> list[str]:
-    """The files of a thread; where a name says nothing, the first line does."""
+    """The files of a thread; if a name has no id, the first line is read."""
     if not _IS_UUID.fullmatch(native_id):
         return []
     wanted = native_id.lower()
@@ -96,13 +97,13 @@ def by_id(folder: str, native_id: str) -> list[str]:
 
 
 def told_id(path: str) -> str | None:
-    """The thread that a file says itself to be: in its first line, else in one of those after it."""
+    """The thread id inside a file: in its first line, else in a later one."""
     fold = _head(path)
     return fold.facts.header_id or fold.facts.thread_id
 
 
 def session_ref(path: str) -> SessionRef:
-    """What can be told of a rollout without reading all of it."""
+    """A reference to a rollout, without reading all of it."""
     path = os.path.abspath(path)
     fold = _head(path)
     facts = fold.facts
@@ -153,7 +154,7 @@ def _tail(path: str) -> tuple[str | None, str | None]:
 
 
 def _backwards(path: str) -> Iterator[bytes]:
-    """The lines of a file from its end, as far back as is sensible."""
+    """The lines of a file from its end, up to a limit."""
     with open(path, "rb") as file:
         end = file.seek(0, os.SEEK_END)
         first = max(0, end - _BACK)

@@ -1,4 +1,4 @@
-"""Tool calls in a rollout: how they begin, and what tells how they ended."""
+"""How do tool calls in a rollout begin and end?"""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from holdfast.transcripts.jsonl import parse, word
 
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
 OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
-WHOLE = frozenset({"web_search_call", "image_generation_call"})  # the service ran them; they have no output
+WHOLE = frozenset({"web_search_call", "image_generation_call"})  # run by the service; they have no output
 
-# An item or event that tells how a call ended, beside its output for the model.
+# Items and events that hold a call's result beside its output for the model.
 ENDINGS = frozenset(
     {
         "CommandExecution",
@@ -32,18 +32,18 @@ ENDINGS = frozenset(
 
 _EXITED = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)$", re.MULTILINE)
 _ABORTED = re.compile(r"(?:Wall time: [\d.]+ seconds\n)?aborted(?: by user(?: after [\d.]+s)?)?")
-# How the harness tells the model that a call came to nothing.
+# How the harness tells the model that a call failed.
 _REFUSED = (
     "unsupported call: ",
     "failed to parse function arguments",
     "exec_command failed",
     "apply_patch verification failed",
 )
-_HEAD = 400  # characters of an output that may hold its exit code
+_HEAD = 400  # characters of an output that may hold the exit code
 
 
 class CodexToolCall(msgspec.Struct):
-    """One call, while it is open."""
+    """One open call."""
 
     id: str
     name: str
@@ -81,7 +81,7 @@ def begin(what: str, payload: dict[str, Any]) -> CodexToolCall | None:
 
 
 def output(payload: dict[str, Any]) -> CodexCallResult:
-    """What an item of a kind in `OUTPUTS` tells."""
+    """The output in an item of a kind in `OUTPUTS`."""
     told = payload.get("output", payload.get("tools"))
     failed = False
     if isinstance(told, dict):  # before September 2025
@@ -95,7 +95,7 @@ def output(payload: dict[str, Any]) -> CodexCallResult:
 
 
 def ending(item: dict[str, Any]) -> tuple[str, CodexCallResult] | None:
-    """Which call an item or event of a kind in `ENDINGS` is of, and how it says that it ended."""
+    """The call of an item or event of a kind in `ENDINGS`, and how it ended."""
     id = word(item, "call_id") or word(item, "id")
     if not id:
         return None

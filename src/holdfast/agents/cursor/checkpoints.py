@@ -1,4 +1,4 @@
-"""A conversation in content-addressed blobs, as the CLI keeps it and the SDK its checkpoints.
+"""How is a conversation read from content-addressed blobs, as in the CLI's store and the SDK's checkpoints?
 
 The root names turns, a turn names its user message and its steps; each is a protobuf blob of its own.
 """
@@ -25,7 +25,7 @@ _AROUND = re.compile(r"<(user_info|system_reminder|additional_data|timestamp)>.*
 
 
 class PromptMessages:
-    """Where each call and each result is; only their blobs' ids are kept."""
+    """Finds each call and each result in the messages for the model; only blob ids are kept."""
 
     def __init__(self, ids: Iterable[bytes], blob: Blobs):
         self.ids = [found.hex() for found in ids]
@@ -50,7 +50,7 @@ class PromptMessages:
         return self._part(self._calls.get(call), call, "tool-call")
 
     def result(self, call: str) -> str | None:
-        """What the model was told of a call's end."""
+        """What the model was told about a call's result."""
         part = self._part(self._results.get(call), call, "tool-result")
         return None if part is None else result_text(part)
 
@@ -67,7 +67,7 @@ def read(data: bytes | None) -> dict[str, Any] | None:
 
 
 def parts(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The parts of a message's content, however it was given."""
+    """The parts of a message's content in any form."""
     content = message.get("content")
     if isinstance(content, str):
         yield {"type": "text", "text": content}
@@ -89,13 +89,13 @@ def result_text(part: dict[str, Any]) -> str:
 
 
 def said(text: str) -> str:
-    """What a user said, without what the CLI wraps around it for the model."""
+    """The user's text, without what the CLI wraps around it for the model."""
     if queries := _QUERY.findall(text):
         return "\n".join(queries)
     return _AROUND.sub("", text).strip()
 
 
-# --- A conversation in content-addressed blobs, as the CLI keeps it and the SDK its checkpoints.
+# --- The graph
 
 AGENT = "cursor"
 Item = NewEvent | TranscriptProblem
@@ -112,18 +112,18 @@ _ASSISTANT, _TOOL, _THINKING = 1, 2, 3
 
 
 class CheckpointGraph:
-    """One state of a conversation, from its root on."""
+    """One state of a conversation, starting at its root."""
 
     def __init__(self, native_id: str, root: str, blob: Blobs):
         self._native_id = native_id
         self._root = root
         self._blob = blob
-        self._keys: set[str] = set()  # of turns
-        self._calls: set[str] = set()  # of which the beginning was told
-        self._open: dict[str, str] = {}  # call: name of those of this turn without a result
+        self._keys: set[str] = set()  # turns already read
+        self._calls: set[str] = set()  # calls that have begun
+        self._open: dict[str, str] = {}  # open calls of this turn: id -> name
 
     def story(self) -> Iterator[Item]:
-        """Its events in order, and what is wrong in its place."""
+        """Its events in order, with problems where they occur."""
         data = self._blob(self._root)
         if data is None:
             yield from self._missing(self._root, "the root of the conversation", f"root:{self._root}")
@@ -131,12 +131,12 @@ class CheckpointGraph:
         state = ProtobufMessage(data)
         if state.broken:
             yield TranscriptProblem(
-                "store_damaged", "the root of the conversation is broken off", {"blob": self._root}
+                "store_damaged", "the root of the conversation is truncated", {"blob": self._root}
             )
         prompts = PromptMessages(state.many(_PROMPTS), self._blob)
         if prompts.missing:
             yield TranscriptProblem(
-                "missing_blob", "messages for the model are gone", {"blobs": prompts.missing[:20]}
+                "missing_blob", "messages for the model are missing", {"blobs": prompts.missing[:20]}
             )
         turns = [turn.hex() for turn in state.many(_TURNS)]
         seen: set[str] = set()
@@ -158,7 +158,7 @@ class CheckpointGraph:
             yield TranscriptProblem("no_reply", "the last message for the model is the user's", {})
 
     def asked(self) -> dict[str, str]:
-        """The prompts by the id of their request."""
+        """The prompts by request id."""
         found = {}
         for turn in ProtobufMessage(self._blob(self._root) or b"").many(_TURNS):
             agent = ProtobufMessage(self._blob(turn.hex()) or b"").inside(_AGENT_TURN)
@@ -168,26 +168,24 @@ class CheckpointGraph:
                 found[agent.text(_REQUEST)] = self._words(ProtobufMessage(data))
         return found
 
-    # --- one turn
+    # --- One turn
 
     def _turn(self, turn: str, number: int, prompts: PromptMessages) -> Iterator[Item]:
         data = None if turn == self._root else self._blob(turn)
         if turn == self._root:
-            yield TranscriptProblem("parent_cycle", "a turn is its own conversation", {"blob": turn})
+            yield TranscriptProblem("parent_cycle", "a turn refers to its own conversation", {"blob": turn})
         if data is None:
             yield from self._missing(turn, f"turn {number}", f"turn:{number}")
             return
         told = ProtobufMessage(data)
         if told.broken:
-            yield TranscriptProblem("store_damaged", "a turn is broken off", {"blob": turn, "turn": number})
+            yield TranscriptProblem("store_damaged", "a turn is truncated", {"blob": turn, "turn": number})
         if (shell := told.inside(_SHELL_TURN)) is not None:
             yield from self._shell(shell, number)
             return
         agent = told.inside(_AGENT_TURN)
         if agent is None:
-            yield self._notice(
-                "unknown_record", f"turn {number} is of no kind that is known", f"turn:{number}"
-            )
+            yield self._notice("unknown_record", f"turn {number} is of an unknown kind", f"turn:{number}")
             return
         key = agent.text(_REQUEST)
         if not key or key in self._keys:
@@ -196,7 +194,7 @@ class CheckpointGraph:
         yield from self._user(agent.one(_USER), key)
         for at, step in enumerate(agent.many(_STEPS)):
             if step.hex() in (turn, self._root):
-                yield TranscriptProblem("parent_cycle", "a step is its own turn", {"blob": step.hex()})
+                yield TranscriptProblem("parent_cycle", "a step refers to its own turn", {"blob": step.hex()})
                 continue
             yield from self._step(step.hex(), key, at, prompts)
 
@@ -207,7 +205,7 @@ class CheckpointGraph:
             return
         data = self._blob(found.hex())
         if data is None:
-            yield self._notice("no_prompt", "the prompt of this turn is gone", f"{record}:gone")
+            yield self._notice("no_prompt", "the prompt of this turn is missing", f"{record}:gone")
             yield from self._missing(found.hex(), "a prompt", record)
             return
         user = ProtobufMessage(data)
@@ -231,7 +229,7 @@ class CheckpointGraph:
             return
         told = ProtobufMessage(data)
         if told.broken:
-            yield TranscriptProblem("store_damaged", "a step is broken off", {"blob": step})
+            yield TranscriptProblem("store_damaged", "a step is truncated", {"blob": step})
         if (tool := told.one(_TOOL)) is not None:
             yield from self._tool(tool_calls.read(tool), key, record, prompts)
         elif (spoken := told.inside(_ASSISTANT)) is not None:
@@ -252,7 +250,7 @@ class CheckpointGraph:
         asked = None if call.known or not call.id else prompts.call(call.id)
         if asked is not None and isinstance(asked.get("args"), dict):
             given = asked["args"]
-        # The same names as the ACP driver's, so that a call that was seen live is met again.
+        # The same ids as the ACP driver's, so that a call of the live stream is recognized.
         again = name in self._calls
         self._calls.add(name)
         origins = AcpOrigins(AGENT, key)
@@ -273,21 +271,21 @@ class CheckpointGraph:
         yield NewEvent("tool_summary", done, at=call.ended, origin=ended)
 
     def _shell(self, shell: ProtobufMessage, number: int) -> Iterator[Item]:
-        """A command of the user's own, which no model saw as a prompt."""
+        """The user's own shell command, which no model saw as a prompt."""
         texts = []
         for field in (1, 2):
             found = shell.one(field)
             data = self._blob(found.hex()) if found is not None else b""
             if found is not None and data is None:
-                yield from self._missing(found.hex(), "a command of the user's", f"turn:{number}:{field}")
+                yield from self._missing(found.hex(), "the user ran a command", f"turn:{number}:{field}")
             inner = ProtobufMessage(data or b"")
             texts.append(f"$ {inner.text(1)}" if field == 1 else streams(inner.text(1), inner.text(2)))
         yield self._notice("local_command", "\n".join(text for text in texts if text), f"turn:{number}")
 
-    # --- what is not in the turns
+    # --- Outside the turns
 
     def _pending(self, told: list[str], prompts: PromptMessages) -> Iterator[NewEvent]:
-        """Calls that the checkpoint says are under way; the format of these texts is not published."""
+        """Calls that the checkpoint lists as running; the format of these texts is not published."""
         for number, text in enumerate(told, 1):
             value = read(text.encode(errors="surrogatepass")) or {}
             names = ("toolCallId", "tool_call_id", "callId", "call_id", "call", "id")
@@ -306,13 +304,13 @@ class CheckpointGraph:
             yield NewEvent("tool_progress", body, origin=origins.of("call", call))
 
     def _from_prompts(self, prompts: PromptMessages) -> Iterator[Item]:
-        """A conversation that has no turns: what the model was given."""
+        """A conversation without turns: the messages for the model."""
         names: dict[str, str] = {}
         for number, found in enumerate(prompts.ids):
             message = read(self._blob(found)) or {}
             role = lines.word(message, "role")
             for at, part in enumerate(parts(message)):
-                # Its number too: the same words said twice are one blob.
+                # The number is needed too: the same text said twice is one blob.
                 record = f"prompt:{number}:{found[:16]}:{at}"
                 kind, text = lines.word(part, "type"), lines.word(part, "text")
                 call = lines.word(part, "toolCallId") or record
@@ -335,7 +333,7 @@ class CheckpointGraph:
                     yield NewEvent(spoken, {"text": text}, origin=self._origin(record))
 
     def _close(self) -> list[NewEvent]:
-        """An end for each call of this turn that has none."""
+        """An end for each open call of this turn."""
         found = []
         for call, name in self._open.items():
             body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
@@ -344,8 +342,8 @@ class CheckpointGraph:
         return found
 
     def _missing(self, blob: str, what: str, record: str) -> Iterator[Item]:
-        yield self._notice("missing_blob", f"{what} is gone from the store", record, blob=blob)
-        yield TranscriptProblem("missing_blob", f"{what} is gone from the store", {"blob": blob})
+        yield self._notice("missing_blob", f"{what} is missing from the store", record, blob=blob)
+        yield TranscriptProblem("missing_blob", f"{what} is missing from the store", {"blob": blob})
 
     def _notice(self, code: str, text: str, record: str, **facts: Any) -> NewEvent:
         return NewEvent("notice", {"text": text, "code": code, **facts}, origin=self._origin(record))

@@ -1,4 +1,4 @@
-"""The CLI's `store.db`: one conversation in blobs, beside it (in ACP mode) a `meta.json` with its cwd."""
+"""What does the CLI's `store.db` hold? One conversation in blobs; in ACP mode a `meta.json` has its cwd."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from holdfast.transcripts.reader import TranscriptProblem
 Item = NewEvent | TranscriptProblem
 _LONGEST_META = 1 << 20
 _PATH = re.compile(rb"/[^\x00-\x1f\"'<>*|]{1,1000}")
-_LOOKED_AT = 12  # blobs in which a cwd is looked for
+_LOOKED_AT = 12  # how many blobs are searched for a cwd
 _PROMPTS, _TURNS = 1, 8
 
 
 class CliStoreHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store says of its conversation, without the conversation."""
+    """What a store says about its conversation, without the conversation."""
 
     id: str | None = None
     name: str | None = None
@@ -60,15 +60,13 @@ def header(path: str, form: str) -> CliStoreHeader:
 
 
 def story(path: str, form: str, native_id: str) -> Iterator[Item]:
-    """The events of the conversation, and what is wrong in its place."""
+    """The events of the conversation, with problems where they occur."""
     if form == ACP:
         found, cwd = _acp_cwd(path)
         if not found:
-            yield TranscriptProblem(
-                "no_meta_json", "its meta.json is gone, without which ACP does not find it", {}
-            )
+            yield TranscriptProblem("no_meta_json", "its meta.json is missing, so ACP does not find it", {})
         elif cwd is None:
-            yield TranscriptProblem("bad_header", "its meta.json tells no cwd", {})
+            yield TranscriptProblem("bad_header", "its meta.json has no cwd", {})
     try:
         with sql.opened(path) as db:
             if missing := sqlite_rows.TABLES - sql.tables(db):
@@ -86,11 +84,11 @@ def story(path: str, form: str, native_id: str) -> Iterator[Item]:
 
 def _told(db: apsw.Connection, meta: dict[str, Any] | None, native_id: str) -> Iterator[Item]:
     if meta is None:
-        yield TranscriptProblem("bad_header", "the store says nothing of its conversation", {})
+        yield TranscriptProblem("bad_header", "the store has no readable metadata", {})
         return
     told = meta.get("agentId")
     if told != native_id:
-        text = f"the store is of {lines.plain(told) or 'nobody'}, not of {native_id}"
+        text = f"the store belongs to {lines.plain(told) or 'nobody'}, not to {native_id}"
         yield TranscriptProblem("session_id_mismatch", text, {"agentId": lines.plain(told)})
     if root := lines.word(meta, "latestRootBlobId"):
         yield from CheckpointGraph(native_id, root, sqlite_rows.blobs_in(db)).story()
@@ -99,7 +97,7 @@ def _told(db: apsw.Connection, meta: dict[str, Any] | None, native_id: str) -> I
 
 
 def _acp_cwd(path: str) -> tuple[bool, str | None]:
-    """Whether there is a meta.json, and the cwd it tells."""
+    """Whether there is a meta.json, and its cwd."""
     with suppress(OSError), open(os.path.join(os.path.dirname(path), META), "rb") as file:
         value = lines.parse(file.read(_LONGEST_META))
         return True, lines.plain(value.get("cwd")) if isinstance(value, dict) else None
@@ -114,7 +112,7 @@ def _first_steps(state: ProtobufMessage, get: Any) -> list[bytes]:
 
 
 def _drawn(near: list[bytes], name: str) -> str | None:
-    """The cwd whose drawer has that name: a path in the first blobs that proves it by its hash."""
+    """The cwd that hashes to this folder name, among the paths in the first blobs."""
     for data in near:
         for found in _PATH.findall(data):
             path = found.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Agent-transcripts: a display copy of a conversation, without ids, times or (in JSONL) results."""
+"""What does an agent-transcript hold? A display copy without ids, times or (in JSONL) results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MARKS = ("[Thinking]", "[Tool call]", "[Tool result]")
 
 
 def story(path: str, native_id: str) -> Iterator[Item]:
-    """The events of a transcript, and what is wrong in its place."""
+    """The events of a transcript, with problems where they occur."""
     yield TranscriptProblem(
-        "missing_store", "only a copy for display is left; nothing can be resumed from it", {"path": path}
+        "missing_store", "only a display copy is left; it cannot be resumed", {"path": path}
     )
     yield from (
         _TextTranscript(path, native_id).story()
@@ -38,7 +38,7 @@ class _JsonlTranscript:
     def __init__(self, path: str, native_id: str):
         self._path = path
         self._native_id = native_id
-        self._open: dict[str, str] = {}  # calls after which nothing was said yet
+        self._open: dict[str, str] = {}  # calls that are not followed by text yet
 
     def story(self) -> Iterator[Item]:
         try:
@@ -96,7 +96,7 @@ class _JsonlTranscript:
                 "error", {"text": why or "the turn ended in an error", "code": "run_error"}, name
             )
         elif status == "aborted":
-            yield self._event("notice", {"text": why or "the turn was cancelled", "code": "cancelled"}, name)
+            yield self._event("notice", {"text": why or "the turn was canceled", "code": "cancelled"}, name)
         else:
             yield self._event("notice", lines.unknown(record).body, name)
         yield from self._ended("interrupted", lines.UNKNOWN_OUTCOME)
@@ -115,14 +115,14 @@ class _JsonlTranscript:
 
 
 class _TextTranscript:
-    """A transcript of the older kind: plain text with marks."""
+    """A transcript in the older format: plain text with markers."""
 
     def __init__(self, path: str, native_id: str):
         self._path = path
         self._native_id = native_id
         self._side = ""
         self._mark = ""
-        self._name = ""  # of the tool that the mark tells
+        self._name = ""  # the tool name in the marker
         self._lines: list[str] = []
         self._start = 0
         self._size = 0

@@ -1,4 +1,4 @@
-"""The reader of Cursor's stores."""
+"""How are Cursor's stores found, read and inspected?"""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from holdfast.transcripts.reader import (
     is_same_folder,
 )
 
-MOST = 20  # problems of one code that are told
-_CUTS = frozenset({"cancelled", "expired"})  # marks after which a turn's last words are no answer
+MOST = 20  # how many problems of one code are listed
+_CUTS = frozenset({"cancelled", "expired"})  # after these a turn's last text is not an answer
 
-_OPEN = frozenset({"run_still_open", "turn_unfinished"})  # problems of a run whose end is not told
+_OPEN = frozenset({"run_still_open", "turn_unfinished"})  # problems of a run without a recorded end
 
 
 class CursorFindings(msgspec.Struct):
-    """What the events show."""
+    """Turns, open calls and problems of a conversation."""
 
     turns: int = 0
     last_complete: int | None = None
@@ -44,14 +44,14 @@ class CursorFindings(msgspec.Struct):
 
 
 def judge(items: Iterable[NewEvent | TranscriptProblem], has_runs: bool) -> CursorFindings:
-    """Turns, calls without a result, and all that is wrong.
+    """Count turns, find calls without a result, and collect the problems.
 
-    `has_runs`: the store says of each run how it ended, so that its last words need not tell.
+    `has_runs`: the store says how each run ended, so the last text does not have to.
     """
     found = CursorFindings()
     counted: Counter[str] = Counter()
     turn: _CursorTurn | None = None
-    calls: dict[str, Any] = {}  # the inputs of calls that are open
+    calls: dict[str, Any] = {}  # call id -> input, for open calls
     for item in items:
         if isinstance(item, TranscriptProblem):
             counted[item.code] += 1
@@ -84,7 +84,7 @@ def judge(items: Iterable[NewEvent | TranscriptProblem], has_runs: bool) -> Curs
 
 
 class _CursorTurn:
-    """One turn as far as it was heard."""
+    """One turn so far."""
 
     def __init__(self) -> None:
         self.last = ""  # the kind of its last event
@@ -97,7 +97,7 @@ class _CursorTurn:
 
     @property
     def complete(self) -> bool:
-        """Whether it ended with an answer and no call open."""
+        """Whether it ended with an answer and no open call."""
         return self.last == "assistant" and not self.cut and not self.dangling
 
 
@@ -115,7 +115,7 @@ def _of_the_end(found: CursorFindings, turn: _CursorTurn | None, has_runs: bool)
         problems.append(TranscriptProblem("dangling_call", text, {"calls": calls}))
     if turn is None:
         if not found.problems:
-            problems.append(TranscriptProblem("no_messages", "nothing was said in it", {}))
+            problems.append(TranscriptProblem("no_messages", "it has no messages", {}))
     elif not has_runs and not turn.complete and not turn.dangling:
         if any(problem.code == "no_reply" for problem in found.problems):
             return problems
@@ -125,15 +125,15 @@ def _of_the_end(found: CursorFindings, turn: _CursorTurn | None, has_runs: bool)
     return problems
 
 
-# --- The shells in which Cursor runs commands, also when it is gone.
+# --- The shells in which Cursor runs commands, even after Cursor has ended
 
-# In the command line of the shell of every call (SDK 1.1.0), which does not tell the command itself. The
-# shell leads a session of its own: it outlives a SIGKILL of the SDK's bridge and of all its group.
+# This is in the command line of every call's shell (SDK 1.1.0), which does not show the command itself. The
+# shell leads a session of its own: it survives a SIGKILL of the SDK's bridge and its process group.
 _MARK = "__cursor_command"
 
 
 def left(table: tree.Table, cwd: str) -> list[int]:
-    """The shells that work in that folder, and what they started."""
+    """The shells in this folder, and what they started."""
     shells = [p for p in table.values() if _MARK in p.command and p.pid != os.getpid() and _is_in(p.pid, cwd)]
     return [p.pid for p in [*shells, *tree.below(table, shells)]]
 
@@ -141,18 +141,18 @@ def left(table: tree.Table, cwd: str) -> list[int]:
 def _is_in(pid: int, cwd: str) -> bool:
     try:
         return os.readlink(f"/proc/{pid}/cwd") == os.path.realpath(cwd)
-    except OSError:  # gone, another user's, or a system that does not tell
+    except OSError:  # ended, another user's, or not available on this system
         return False
 
 
-# --- The reader of Cursor's stores.
+# --- The reader
 
 Item = NewEvent | TranscriptProblem
 _SDK = (SDK_SQLITE, SDK_JSONL)
 
 
 class CursorReader(TranscriptReader):
-    """All that Cursor's SDK, its CLI and its editor keep of their agents."""
+    """The stores of Cursor's SDK, its CLI and its editor."""
 
     agent = "cursor"
     missing = "missing_store"
@@ -161,15 +161,15 @@ class CursorReader(TranscriptReader):
     root_folder = ".cursor"
 
     def root(self, env: Mapping[str, str]) -> str:
-        """`CURSOR_DATA_DIR` without white space around it, as Cursor reads it; else `~/.cursor`."""
+        """`CURSOR_DATA_DIR` without surrounding white space, as Cursor reads it; else `~/.cursor`."""
         named = env.get(self.root_variable, "").strip()
         return super().root({**env, self.root_variable: named})
 
     def find(self, root: str, name: str) -> list[SessionRef]:
-        """The sessions of that id, or at that path; several only if none is clearly the one that counts.
+        """The sessions with this id or at this path; several only if none clearly counts.
 
-        Of one conversation the ACP store counts before an older chat that it continues, and any store
-        before a transcript.
+        Of one conversation the ACP store counts before an older chat that it continues, and any store before
+        a transcript.
         """
         found: list[SessionRef] = []
         if places.is_id(name):
@@ -182,7 +182,7 @@ class CursorReader(TranscriptReader):
         return _chosen(found)
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
-        """All sessions, or those of one cwd; one odd file never stops the rest."""
+        """All sessions, or those of one cwd. A damaged file does not hide the others."""
         found: dict[str, list[SessionRef]] = {}
         for spot in places.spots(root):
             if cwd is None or spot.form in (*_SDK, ACP) or _may_be_of(spot, cwd):
@@ -193,13 +193,13 @@ class CursorReader(TranscriptReader):
             yield from _chosen(several)
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """The history in its logical order, as the runner would have written it."""
+        """The history in logical order, as the runner would have written it."""
         for item in _story(ref, about=False):
             if isinstance(item, NewEvent):
                 yield item
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """Whether the stored session is sound, from the store alone."""
+        """Whether the stored session is sound, judged by the store alone."""
         found = judge(_story(ref, about=True), has_runs=ref.form in _SDK)
         return self.inspection(
             ref,
@@ -210,17 +210,17 @@ class CursorReader(TranscriptReader):
         )
 
     def files(self, ref: SessionRef) -> list[str]:
-        """The transcript, and no store: each holds a key of its conversation that must not be copied."""
+        """The transcript, but no store: each store holds a secret key of its conversation."""
         return [ref.path] if ref.form == TRANSCRIPT else []
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """The processes that have its database open; a store in JSONL shows none."""
+        """The processes that have its database open; unknown for a JSONL store."""
         if ref.form == SDK_SQLITE:
             return open_files.writers(blobs_path(ref.path, ref.native_id))
         return open_files.writers(ref.path) if ref.form in (ACP, LEGACY) else []
 
     def tools(self, root: str, ref: SessionRef) -> list[int]:
-        """What the processes that have its database open have started, and shells that outlived them."""
+        """What those processes started, and shells that outlived them."""
         table = tree.table()
         found = {p.pid for owner in self.owners(root, ref) for p in tree.descendants(table, owner)}
         if ref.cwd is not None and (dangling := self.inspect(ref).dangling):
@@ -229,7 +229,7 @@ class CursorReader(TranscriptReader):
 
 
 def _story(ref: SessionRef, about: bool) -> Iterator[Item]:
-    """Everything that a store tells; `about`: also what is wrong besides its events."""
+    """Everything in a store; `about`: also problems outside its events."""
     if ref.form in (ACP, LEGACY):
         yield from cli_store.story(ref.path, ref.form, ref.native_id)
     elif ref.form == TRANSCRIPT:
@@ -258,7 +258,7 @@ def _refs_in(spot: StoreLocation, cwd: str | None = None) -> list[SessionRef]:
         if spot.form == TRANSCRIPT:
             return [_session_ref(spot, _name(spot), cwd)]
         header = cli_store.header(spot.path, spot.form)
-        # A store under a name of its own tells its id itself.
+        # A store with another file name holds its own id.
         told = _name(spot) if os.path.basename(spot.path) == places.STORE else header.id or _name(spot)
         known = header.cwd or (cwd if spot.form == LEGACY else None)
         return [_session_ref(spot, told, known, header.name)]
@@ -292,7 +292,7 @@ def _session_ref(
 
 
 def _name(spot: StoreLocation) -> str:
-    """The id that a store's path tells."""
+    """The session id in a store's path."""
     if spot.form == TRANSCRIPT or os.path.basename(spot.path) != places.STORE:
         return os.path.splitext(os.path.basename(spot.path))[0]
     return os.path.basename(os.path.dirname(spot.path))
@@ -305,7 +305,7 @@ def _may_be_of(spot: StoreLocation, cwd: str) -> bool:
 
 
 def _chosen(found: Iterable[SessionRef]) -> list[SessionRef]:
-    """The candidates that are left where one plainly stands for another, best first."""
+    """The remaining candidates, best first, after dropping those that another one replaces."""
     rest = list(found)
     stores = {ref.native_id for ref in rest if ref.form != TRANSCRIPT}
     rest = [ref for ref in rest if ref.form != TRANSCRIPT or ref.native_id not in stores]
@@ -323,6 +323,6 @@ def _is_older(ref: SessionRef, acp: SessionRef) -> bool:
 
 
 def _begins(turns: tuple[str, ...], legacy: SessionRef) -> bool:
-    """Whether what an older chat has is all in the ACP store, which was copied from it."""
+    """Whether the ACP store holds everything that an older chat has; it was copied from it."""
     older = cli_store.header(legacy.path, LEGACY).turns
     return turns[: len(older)] == older

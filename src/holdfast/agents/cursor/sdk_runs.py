@@ -1,7 +1,7 @@
-"""The runs of an SDK agent as events: values in, values out.
+"""Which events do the runs of an SDK agent contain?
 
-The source is the SDK's log of run events, whose key is (run, seq). `Run.conversation()` is no source: it
-is per run, drops calls without an end, and never returns for a run that a crash left open.
+The source is the SDK's log of run events, whose key is (run, seq). `Run.conversation()` is not used: it is
+per run, drops calls without an end, and never returns for a run that a crash left open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TERMINAL = frozenset({FINISHED, ERROR, CANCELLED, EXPIRED})
 WAITING = frozenset({"QUEUED", "CREATING"})
 
 _DAMAGES = ("torn_tail", "nul_tail", "bad_line")
-# What says nothing of the work.
+# Not about the work.
 _QUIET = frozenset({"request", "usage", "system"})
 
 
@@ -37,24 +37,24 @@ class SdkRun(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""  # in capitals
     request: str | None = None
     error: str | None = None
-    at: str | None = None  # when it ended, else when it was changed last
+    at: str | None = None  # when it ended, else when it last changed
 
 
 class SdkRunMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a run's log; a payload that cannot be read is a notice."""
+    """One event of a run's log; an unreadable payload is a notice."""
 
     seq: int
     at: str | None = None
     payload: dict[str, Any] | NewEvent
 
 
-Prompts = Callable[[SdkRun], str | None]  # a run's prompt, where its log does not tell it
+Prompts = Callable[[SdkRun], str | None]  # a run's prompt, if its log does not hold it
 
 
 def run_events(
     agent_id: str, logs: Iterable[tuple[SdkRun, Iterable[SdkRunMessage]]], prompt: Prompts | None = None
 ) -> Iterator[NewEvent]:
-    """The events of all runs of an agent, which come in the order of their turns, as a log has them.
+    """The events of all runs of an agent, which come in the order of their turns.
 
     A run that a crash left open is read like any other.
     """
@@ -66,7 +66,7 @@ def run_events(
 def run_stories(
     agent_id: str, logs: Iterable[tuple[SdkRun, Iterable[SdkRunMessage]]], prompt: Prompts | None = None
 ) -> Iterator[NewEvent | TranscriptProblem]:
-    """The same, with what is wrong in its place."""
+    """The same, with problems where they occur."""
     last: SdkRunEvents | None = None
     for run, messages in logs:
         if last is not None:
@@ -80,28 +80,28 @@ def run_stories(
 
 
 class SdkRunEvents:
-    """One run: deltas joined, calls with their ends, and how it ended."""
+    """One run: joined deltas, calls with their results, and how it ended."""
 
     def __init__(self, agent_id: str, run: SdkRun, prompt: Prompts | None = None):
         self.run = run
-        self.ended: str | None = None  # the terminal status that its log tells
+        self.ended: str | None = None  # the terminal status in its log
         self.open: dict[str, dict[str, Any]] = {}  # calls without an end
-        self.began = False  # it has told more than that it was asked for
+        self.began = False  # it did more than receive its prompt
         self._agent = agent_id
         self._prompt = prompt
-        self._asked = False  # its prompt is told
+        self._asked = False  # its prompt was emitted
         self._finished_calls: set[str] = set()
-        self._told: str | None = None  # the text of the status that ended it
+        self._told: str | None = None  # the text of its final status
         self._seq: int | None = None
-        self._kind: str | None = None  # of the block that is being said
+        self._kind: str | None = None  # of the current block
         self._first: SdkRunMessage | None = None
         self._pieces: list[str] = []
 
     def hear(self, message: SdkRunMessage) -> Iterator[NewEvent | TranscriptProblem]:
-        """What follows from the next event of its log."""
+        """The events of the next log entry."""
         if self._seq is not None and message.seq <= self._seq:
             evidence = {"run": self.run.id, "seq": message.seq}
-            yield TranscriptProblem("duplicate_ordinal", "two events of a run have one number", evidence)
+            yield TranscriptProblem("duplicate_ordinal", "two events of a run have the same number", evidence)
             return
         if message.seq != (self._seq or 0) + 1:
             evidence = {"run": self.run.id, "after": self._seq or 0, "seq": message.seq}
@@ -119,9 +119,7 @@ class SdkRunEvents:
             return
         if payload.get("schemaVersion", SCHEMA) != SCHEMA:
             evidence = {"run": self.run.id, "seq": message.seq, "schema": payload["schemaVersion"]}
-            yield TranscriptProblem(
-                "schema_unknown", "an event is of a schema that is not known here", evidence
-            )
+            yield TranscriptProblem("schema_unknown", "an event has an unknown schema", evidence)
         told = payload.get("message")
         if payload.get("type") == "result":
             self._end(lines.word(payload, "status"), lines.word(payload, "errorCode"))
@@ -131,7 +129,7 @@ class SdkRunEvents:
             yield from self._unknown(message, payload)
 
     def close(self) -> Iterator[NewEvent]:
-        """The end of its log: what was half said, how it ended, and an end for each call that has none."""
+        """The end of its log: the partial text, how the run ended, and an end for each open call."""
         yield from self._flush()
         yield from self._ending()
         for call in self.open.values():
@@ -144,23 +142,23 @@ class SdkRunEvents:
             yield NewEvent("tool_summary", body, at=self.run.at)
 
     def judged(self, is_last: bool) -> Iterator[TranscriptProblem]:
-        """What is wrong with it, once it is known whether another run follows."""
+        """Its problems, once it is known whether another run follows."""
         run, status = self.run, self.run.status
         evidence: dict[str, Any] = {"run": run.id, "status": status}
         if status not in TERMINAL:
             if self.ended is not None:
-                text = f"a run has ended ({self.ended}), but its row still says {status or 'nothing'}"
+                text = f"a run has ended ({self.ended}), but its row says {status or 'nothing'}"
                 yield TranscriptProblem("row_stale", text, {**evidence, "ended": self.ended})
                 status = self.ended
             elif status in WAITING and not self.began:
-                yield TranscriptProblem("never_started", "a run was made and never started", evidence)
+                yield TranscriptProblem("never_started", "a run was created but never started", evidence)
                 return
             else:
-                text = "a run was left open: its process died, or still lives"
+                text = "a run was left open: its process died or is still running"
                 yield TranscriptProblem("run_still_open", text, {**evidence, "began": self.began})
                 return
         elif status == FINISHED and self.ended is None:  # the SDK writes the event first, then the row
-            text = "a run has ended, but its log breaks off before it tells so"
+            text = "a run has ended, but its log stops before its end"
             yield TranscriptProblem("turn_unfinished", text, {**evidence, "began": self.began})
         if not is_last:
             return
@@ -168,11 +166,11 @@ class SdkRunEvents:
             evidence["error"] = self._told or run.error
             yield TranscriptProblem("ended_in_api_error", "the last run ended in an error", evidence)
         elif status == CANCELLED:
-            yield TranscriptProblem("interrupted_on_purpose", "the last run was cancelled", evidence)
+            yield TranscriptProblem("interrupted_on_purpose", "the last run was canceled", evidence)
         elif status == EXPIRED:
-            yield TranscriptProblem("turn_unfinished", "the last run was given up", evidence)
+            yield TranscriptProblem("turn_unfinished", "the last run expired", evidence)
 
-    # --- one message
+    # --- One message
 
     def _hear(self, message: SdkRunMessage, told: dict[str, Any]) -> Iterator[NewEvent | TranscriptProblem]:
         kind = lines.word(told, "type")
@@ -203,7 +201,7 @@ class SdkRunEvents:
             yield from self._unknown(message, told)
 
     def _begin(self, message: SdkRunMessage) -> Iterator[NewEvent]:
-        """The prompt, which the log has only if the server sent it back."""
+        """The prompt, which the log holds only if the server sent it back."""
         if self._asked:
             return
         self.began = self._asked = True
@@ -258,7 +256,7 @@ class SdkRunEvents:
             self.ended = None
 
     def _ending(self) -> Iterator[NewEvent]:
-        """An event for an end that is not the good one; a row may know of one that its log does not."""
+        """An event for an unsuccessful end; a row may know of one that its log lacks."""
         run = self.run
         ended = run.status if run.status in TERMINAL else self.ended
         at, origin = run.at, lines.origin(AGENT, self._agent, f"{run.id}:end")
@@ -267,10 +265,10 @@ class SdkRunEvents:
             yield NewEvent("error", {"text": text, "code": "run_error"}, at=at, origin=origin)
         elif ended == CANCELLED:
             yield NewEvent(
-                "notice", {"text": "the run was cancelled", "code": "cancelled"}, at=at, origin=origin
+                "notice", {"text": "the run was canceled", "code": "cancelled"}, at=at, origin=origin
             )
         elif ended == EXPIRED:
-            text = self._told or run.error or "the run was given up"
+            text = self._told or run.error or "the run expired"
             yield NewEvent("notice", {"text": text, "code": "expired"}, at=at, origin=origin)
 
     def _unknown(self, message: SdkRunMessage, told: dict[str, Any]) -> Iterator[NewEvent]:

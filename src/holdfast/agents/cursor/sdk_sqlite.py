@@ -1,4 +1,4 @@
-"""The SDK's store as SQLite: `index.db`, and a database of blobs for each agent."""
+"""How is the SDK's SQLite store read? `index.db`, and a blob database per agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AGENT = (
 )
 _TIMES = ("finished_at", "cancelled_at", "expired_at", "updated_at")
 _RUN = ("run_id", "agent_id", "request_id", "turn_number", "status", "error_code", *_TIMES)
-_SEQ = "case typeof(seq) when 'integer' then seq end"  # a text that is not UTF-8 would be no value at all
+_SEQ = "case typeof(seq) when 'integer' then seq end"  # text that is not UTF-8 would not be a value at all
 _EVENT = f"{_SEQ}, cast(payload_json as blob), cast(payload_ref as blob), cast(created_at as blob)"
 
 
@@ -62,7 +62,7 @@ class SdkSqliteStore:
         self._stack.close()
 
     def agents(self) -> Iterator[SdkAgent]:
-        """All agents, also those of which only a run is left."""
+        """All agents, including those of which only a run is left."""
         known = set()
         for row in self._rows("agents", _AGENT):
             if (found := lines.plain(row["agent_id"])) is None:
@@ -90,7 +90,7 @@ class SdkSqliteStore:
         return sorted((run for run in found if run is not None), key=lambda run: run.turn)
 
     def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
-        """A run's log in the order of its numbers."""
+        """A run's log in order of its numbers."""
         if self._db is None:
             return
         query = f"select {_EVENT} from run_events where run_id = ? order by seq"
@@ -100,13 +100,13 @@ class SdkSqliteStore:
                     continue
                 told = lines.parse(_bytes(payload))
                 if payload is None and reference is not None:
-                    told = lines.notice_event("missing_blob", "the payload of this event is kept elsewhere")
+                    told = lines.notice_event("missing_blob", "the payload of this event is stored elsewhere")
                 yield message_of(seq, _text(at), told)
         except apsw.Error as problem:
             self._damaged(problem)
 
     def rest(self, agent: str) -> Iterator[Item]:
-        """What no run owns, and what is damaged."""
+        """Entries without a run, and damage."""
         if self._db is not None:
             query = "select run_id, count(*), min(cast(payload_json as blob)) from run_events"
             query += " where run_id not in (select run_id from runs) group by run_id"

@@ -1,4 +1,4 @@
-"""What the two stores of the SDK have in common: an agent, its runs, their logs."""
+"""What do the two stores of the SDK have in common? Agents, their runs, and the runs' logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_TURNS = 1 << 53
 
 
 class SdkAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent's row; never its metadata, which holds a key."""
+    """One agent's row, without its metadata, which holds a key."""
 
     id: str
     cwd: str | None = None
@@ -39,7 +39,7 @@ class SdkStore(Protocol):
     """An open store of the SDK."""
 
     def agents(self) -> Iterator[SdkAgent]:
-        """All agents, also those of which only a run is left."""
+        """All agents, including those of which only a run is left."""
         ...
 
     def runs(self, agent: str) -> list[SdkRun]:
@@ -47,11 +47,11 @@ class SdkStore(Protocol):
         ...
 
     def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
-        """A run's log in the order of its numbers."""
+        """A run's log in order of its numbers."""
         ...
 
     def rest(self, agent: str) -> Iterator[Item]:
-        """What else there is of an agent: what no run owns, and what is damaged."""
+        """The rest of an agent: entries without a run, and damage."""
         ...
 
     def blobs(self, agent: str) -> AbstractContextManager[Blobs]:
@@ -60,7 +60,7 @@ class SdkStore(Protocol):
 
 
 def story(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
-    """The events of all its runs, what is wrong with them, and what no run owns."""
+    """The events of all its runs, their problems, and entries without a run."""
     runs = store.runs(agent.id)
     asked: dict[str, str] | None = None
 
@@ -76,16 +76,16 @@ def story(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
 
 
 def about(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
-    """What is wrong with the agent's row and its checkpoint."""
+    """The problems of the agent's row and its checkpoint."""
     if not agent.has_row:
         yield TranscriptProblem(
-            "bad_header", "the agent's own row is gone; only its runs are left", {"agent": agent.id}
+            "bad_header", "the agent's own row is missing; only its runs are left", {"agent": agent.id}
         )
     runs = {run.id: run for run in store.runs(agent.id)}
     if agent.active_run is not None:
         active = runs.get(agent.active_run)
         if active is None or active.status in TERMINAL:
-            text = "the agent's row names a run as under way that is not"
+            text = "the agent's row names a running run that is not running"
             yield TranscriptProblem("row_stale", text, {"run": agent.active_run})
     if agent.root is not None:
         with store.blobs(agent.id) as blob:
@@ -99,7 +99,7 @@ def about(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
 
 
 def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None = None) -> SdkRun | None:
-    """A run from its row; None if it does not even tell its id."""
+    """A run from its row; None if it has no id."""
     found, turn = lines.plain(row.get(names("run_id"))), row.get(names("turn_number"))
     if found is None:
         return None
@@ -120,11 +120,11 @@ def message_of(seq: int, at: Any, payload: dict[str, Any] | NewEvent) -> SdkRunM
     return SdkRunMessage(seq=seq, at=timestamps.of(at), payload=payload)
 
 
-# --- The SDK's store as JSONL: four files, each rewritten whole at every change.
+# --- The SDK's JSONL store: four files, each rewritten whole at every change
 
 AGENTS, RUNS, EVENTS, CHECKPOINTS = "agents.ndjson", "runs.ndjson", "run_events.ndjson", "checkpoints.ndjson"
 FILES = (AGENTS, RUNS, EVENTS, CHECKPOINTS)
-# How a row begins, so that a torn one is not taken for what is nested in it.
+# How a row begins, so that nested objects of a torn row are not taken for rows.
 _OF_AGENT = (b'{"agentId"',)
 _OF_RUN = (b'{"runId"',)
 _STARTS = {AGENTS: _OF_AGENT, RUNS: _OF_RUN, EVENTS: _OF_RUN, CHECKPOINTS: _OF_AGENT}
@@ -146,12 +146,12 @@ class SdkJsonlStore:
     def __init__(self, folder: str):
         self.folder = folder
         self._agents: dict[str, SdkAgent] = {}
-        self._runs: dict[str, tuple[str, SdkRun]] = {}  # run: its agent, and itself
+        self._runs: dict[str, tuple[str, SdkRun]] = {}  # run -> its agent and the run
         self._problems: list[TranscriptProblem] = []
         self._events: BinaryIO | None = None
         self._index: dict[str, list[_LogEntry]] = {}
-        self._owners: dict[str, str] = {}  # a run that has no row: the agent that its events name
-        self._strays: list[tuple[str | None, NewEvent]] = []  # damage that has no place in a log, and its run
+        self._owners: dict[str, str] = {}  # run without a row -> the agent that its events name
+        self._strays: list[tuple[str | None, NewEvent]] = []  # damage without a place in a log, and its run
         self._rows()
 
     def __enter__(self) -> SdkJsonlStore:
@@ -162,7 +162,7 @@ class SdkJsonlStore:
             self._events.close()
 
     def agents(self) -> Iterator[SdkAgent]:
-        """All agents, also those of which only a run is left."""
+        """All agents, including those of which only a run is left."""
         yield from self._agents.values()
         left = dict.fromkeys(agent for agent, _ in self._runs.values() if agent not in self._agents)
         yield from (SdkAgent(id=agent, has_row=False) for agent in left)
@@ -172,7 +172,7 @@ class SdkJsonlStore:
         return sorted((run for owner, run in self._runs.values() if owner == agent), key=lambda run: run.turn)
 
     def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
-        """A run's log in the order of its numbers."""
+        """A run's log in order of its numbers."""
         self._find_events()
         for entry in sorted(self._index.get(run.id, ())):
             if entry.odd is not None:
@@ -185,7 +185,7 @@ class SdkJsonlStore:
                 )
 
     def rest(self, agent: str) -> Iterator[Item]:
-        """What no run owns, and what is damaged."""
+        """Entries without a run, and damage."""
         self._find_events()
         for run, owner in self._owners.items():
             if owner == agent:
@@ -198,7 +198,7 @@ class SdkJsonlStore:
 
     @contextmanager
     def blobs(self, agent: str) -> Iterator[Blobs]:
-        """Its checkpoints; a blob that is damaged is none."""
+        """Its checkpoints; a damaged blob counts as missing."""
         try:
             file = open(os.path.join(self.folder, CHECKPOINTS), "rb")  # noqa: SIM115
         except OSError:
@@ -223,7 +223,7 @@ class SdkJsonlStore:
 
             yield get
 
-    # --- the files
+    # --- The files
 
     def _rows(self) -> None:
         for row in self._read(AGENTS):
@@ -259,7 +259,7 @@ class SdkJsonlStore:
             self._runs[run.id] = (agent, run)
 
     def _read(self, name: str) -> Iterator[dict[str, Any]]:
-        """The rows of a file; what is damaged is noted without its bytes, in which may be a key."""
+        """The rows of a file. Damage is recorded without its bytes, which may hold a key."""
         path = os.path.join(self.folder, name)
         try:
             for line in jsonl.lines(path, _STARTS[name]):
@@ -272,13 +272,15 @@ class SdkJsonlStore:
                     yield line.value
         except FileNotFoundError:
             if name in (AGENTS, RUNS):
-                self._problems.append(TranscriptProblem("missing_store", f"{name} is gone", {"file": name}))
+                self._problems.append(
+                    TranscriptProblem("missing_store", f"{name} is missing", {"file": name})
+                )
         except OSError as problem:
             text = f"{name} cannot be read: {problem.strerror}"
             self._problems.append(TranscriptProblem("store_damaged", text, {"file": name}))
 
     def _find_events(self) -> None:
-        """Note where each event is; they are read when they are asked for."""
+        """Index where each event is; events are read on demand."""
         if self._events is not None:
             return
         with suppress(FileNotFoundError):
@@ -323,8 +325,8 @@ class SdkJsonlStore:
 
 
 def orphans(agent: str, run: str, count: int) -> Iterator[Item]:
-    """Events of a run that has no row, which the SDK has forgotten."""
-    text = f"{count} events belong to a run that the store has forgotten"
+    """Events of a run without a row, which the SDK no longer knows."""
+    text = f"{count} events belong to a run without a row"
     origin = lines.origin(AGENT, agent, f"{run}:orphans")
     yield NewEvent("notice", {"text": text, "code": "orphan_events", "run": run}, origin=origin)
     yield TranscriptProblem("orphan_events", text, {"run": run, "events": count})

@@ -1,4 +1,4 @@
-"""Where Cursor keeps conversations: from a folder or a file to the stores in it."""
+"""Where does Cursor keep conversations? From a folder or a file to the stores in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INDEX, STORE, META = "index.db", "store.db", "meta.json"
 
 _KNOWN = ("acp-sessions", "chats", "projects", "sdk-agent-store", "agent-transcripts", ".cursor")
 _TRANSCRIPTS, _ACP_FOLDER = "agent-transcripts", "acp-sessions"
-_DEEPEST = 4  # folders below one that has nothing of ours in itself
+_DEEPEST = 4  # how many levels are searched below an unknown folder
 _MOST_FOLDERS = 20_000
 _MAGIC = b"SQLite format 3\0"
 _NO_SLUG = re.compile(r"[^A-Za-z0-9]+", re.ASCII)
@@ -37,7 +37,7 @@ class StoreLocation(NamedTuple):
 
     form: str
     path: str
-    only: str | None = None  # of a store with many agents, the one whose folder has this name
+    only: str | None = None  # for a store with many agents: the folder name of the one that is meant
 
 
 def is_id(name: str) -> bool:
@@ -46,17 +46,17 @@ def is_id(name: str) -> bool:
 
 
 def slug(cwd: str) -> str:
-    """The name of a folder's project."""
+    """The project name of a folder."""
     return _NO_SLUG.sub("-", cwd).strip("-")
 
 
 def drawer(cwd: str) -> str:
-    """The name of a folder's drawer among the CLI's older chats."""
+    """The folder name of a cwd among the CLI's older chats."""
     return hashlib.md5(cwd.encode(errors="surrogateescape"), usedforsecurity=False).hexdigest()
 
 
 def project(path: str) -> str:
-    """The slug of the project that a transcript belongs to."""
+    """The project name of a transcript."""
     folder = os.path.dirname(path)
     while folder and os.path.basename(folder) != _TRANSCRIPTS:
         above = os.path.dirname(folder)
@@ -75,7 +75,7 @@ def spots(path: str) -> Iterator[StoreLocation]:
 
 
 class _StoreWalk:
-    """A walk that ends, wherever it begins."""
+    """A bounded walk, wherever it starts."""
 
     def __init__(self) -> None:
         self._left = _MOST_FOLDERS
@@ -128,7 +128,7 @@ def _file(path: str) -> Iterator[StoreLocation]:
 
 
 def _store(path: str) -> StoreLocation:
-    """The store of one conversation: the SDK's is that of an agent in the index two folders up."""
+    """The store of one conversation; the SDK's store belongs to an agent in the index two folders up."""
     folder = os.path.dirname(path)
     above = os.path.dirname(os.path.dirname(folder))
     if os.path.isfile(index := os.path.join(above, INDEX)):
@@ -139,7 +139,7 @@ def _store(path: str) -> StoreLocation:
 
 
 def _form(path: str) -> str | None:
-    """What a database under another name is, by its tables."""
+    """The format of a database with another name, by its tables."""
     try:
         with open(path, "rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:

@@ -1,4 +1,4 @@
-"""The tool calls in a checkpoint's blobs: which tool, its input, and how it ended."""
+"""Which tool calls do a checkpoint's blobs hold: the tool, its input, and its result?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.model.json_codec import encode
 
 
 def content(message: Any, names: bool = True) -> str:
-    """The text of a message's content; what is no text is named, or left out."""
+    """The text of a message's content; other blocks are named by type, or left out."""
     blocks = message.get("content") if isinstance(message, dict) else None
     if isinstance(blocks, str):
         return blocks
@@ -29,7 +29,7 @@ def content(message: Any, names: bool = True) -> str:
 def result(told: Any, status: Any) -> dict[str, Any]:
     """Outcome and output of a call that ended.
 
-    The SDK says `completed`, and `success` inside, also of a command that exited with another code than 0.
+    The SDK reports `completed`, with `success` inside, even if a command's exit code is not 0.
     """
     inner = told if isinstance(told, dict) else {}
     value = inner.get("value")
@@ -45,7 +45,7 @@ def result(told: Any, status: Any) -> dict[str, Any]:
 
 
 def output(value: Any) -> str:
-    """What a result says, as text: a command's two streams, a field that is its text, or all of it."""
+    """A result as text: a command's two streams, its text field, or all of it."""
     if isinstance(value, dict) and ("stdout" in value or "stderr" in value):
         return streams(value.get("stdout"), value.get("stderr"))
     if isinstance(value, dict):
@@ -60,7 +60,7 @@ def output(value: Any) -> str:
 
 
 def streams(out: Any, err: Any) -> str:
-    """Both streams of a command, each on lines of its own."""
+    """Both streams of a command, each on its own lines."""
     texts = [text for text in (out, err) if isinstance(text, str) and text]
     if len(texts) == 2 and not texts[0].endswith("\n"):
         texts[0] += "\n"
@@ -68,7 +68,7 @@ def streams(out: Any, err: Any) -> str:
 
 
 def _texts(blocks: list[Any]) -> list[str]:
-    """Of MCP content: blocks, whose text may be one level further down."""
+    """Texts in MCP content blocks, possibly one level deeper."""
     found = []
     for block in blocks:
         inner = block.get("text") if isinstance(block, dict) else None
@@ -76,9 +76,9 @@ def _texts(blocks: list[Any]) -> list[str]:
     return [text for text in found if text]
 
 
-# --- The tool calls in a checkpoint's blobs: which tool, its input, and how it ended.
+# --- Calls in a checkpoint
 
-# The members of ToolCall's oneof, under the names that the SDK's run events use.
+# The members of ToolCall's oneof, with the names that the SDK's run events use.
 NAMES = {
     1: "shell",
     3: "delete",
@@ -108,12 +108,12 @@ NAMES = {
     37: "webFetch",
     42: "await",
 }
-_ABOUT = frozenset({54, 57, 59, 60})  # fields of ToolCall that are no tool
+_ABOUT = frozenset({54, 57, 59, 60})  # fields of ToolCall that are not tools
 _ID, _STARTED, _ENDED = 57, 59, 60
 _ARGS, _RESULT = 1, 2
-_SUCCESS = 1  # in every result; whatever else is set there is a failure
+_SUCCESS = 1  # in every result; any other field is a failure
 
-# The arguments whose numbers are known: a name, and whether it is a list.
+# The arguments with known numbers.
 _INPUTS: dict[str, dict[int, str]] = {
     "shell": {1: "command", 2: "workingDirectory", 3: "timeout"},
     "delete": {1: "path"},
@@ -148,7 +148,7 @@ class CheckpointCall(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # empty if it has none
     name: str
     input: dict[str, Any]
-    known: bool  # whether its input was read by name
+    known: bool  # its input was read by name
     outcome: str | None  # None: it has no result
     output: str = ""
     exit_code: int | None = None
@@ -157,7 +157,7 @@ class CheckpointCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(data: bytes) -> CheckpointCall:
-    """What a ToolCall says; one of a tool that is not known here has its fields by number."""
+    """Parse a ToolCall; an unknown tool has its fields by number."""
     call = ProtobufMessage(data)
     number = next((n for n in call.numbers if n not in _ABOUT and call.one(n) is not None), 0)
     name = NAMES.get(number, f"tool-{number}")
@@ -190,7 +190,7 @@ def _input(name: str, args: ProtobufMessage) -> dict[str, Any]:
 
 
 def _any(args: ProtobufMessage, number: int) -> Any:
-    """A field without a schema: a number, else its texts, else its bytes."""
+    """A field without a schema: an integer, else its texts, else its bytes."""
     if (value := args.number(number)) is not None:
         return value
     data = args.one(number) or b""
@@ -214,7 +214,7 @@ def _ended(name: str, result: ProtobufMessage) -> dict[str, Any]:
     inner = (result.inside(case) if case is not None else None) or ProtobufMessage(b"")
     failed = case is not None and case != _SUCCESS
     if name == "shell" and (case == _SUCCESS or case == 2):
-        code = inner.number(_EXIT_CODE) or 0  # protobuf leaves a 0 out
+        code = inner.number(_EXIT_CODE) or 0  # protobuf omits a 0
         text = streams(inner.text(_STDOUT), inner.text(_STDERR))
         return {"outcome": "error" if failed or code else "ok", "output": text, "exit_code": code}
     return {"outcome": "error" if failed else "ok", "output": "\n".join(inner.strings())}

@@ -1,4 +1,4 @@
-"""The messages of a folded log as events, each read again from its place."""
+"""Which events does a chat file contain? Each message is read again from its position."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.jsonl import JsonlLine
 
-UNKNOWN = "Its outcome is unknown: nothing in the history tells how it ended."
+UNKNOWN = "The outcome is unknown: the history holds no result."
 
-_WIPED = "a reset took what stands above out of the conversation; Gemini does not know it any more"
-_COMPACTED = "what stands above was replaced by a summary"
+_WIPED = "a reset removed the messages above from the conversation; Gemini no longer knows them"
+_COMPACTED = "a summary replaced the messages above"
 
 
 class PieceReader:
-    """Pieces of a file read again; the last list is kept, because its messages are asked for in a row."""
+    """Reads pieces of a file again; the last list is cached, because its messages are read in a row."""
 
     def __init__(self, file: BinaryIO):
         self._file = file
@@ -28,17 +28,17 @@ class PieceReader:
         self._one: tuple[int, dict[str, Any]] = (-1, {})
 
     def raw(self, ref: MessageRef) -> bytes:
-        """The bytes of a piece, as far as a line is read."""
+        """The bytes of a piece, up to the length limit of a line."""
         self._file.seek(ref.offset)
         return self._file.read(min(ref.size, wire.LONGEST))
 
     def value(self, ref: MessageRef) -> dict[str, Any]:
-        """The object that a piece is; empty if the file has changed since."""
+        """The object in a piece; empty if the file has changed since."""
         value = wire.parse(self.raw(ref))
         return value if isinstance(value, dict) else {}
 
     def message(self, ref: MessageRef) -> dict[str, Any]:
-        """The message at a place; empty if the file has changed since."""
+        """The message at a position; empty if the file has changed since."""
         if ref.index < 0:
             if self._one[0] != ref.offset:
                 self._one = (ref.offset, self.value(ref))
@@ -54,22 +54,22 @@ class PieceReader:
 
 
 class GeminiEventBuilder:
-    """The events of one log."""
+    """Builds the events of one log."""
 
     def __init__(self, log: MutationLog, file: BinaryIO, agent: str, native_id: str):
         self._log = log
         self._pieces = PieceReader(file)
         self._agent = agent
         self._native_id = native_id
-        self._resets = set(log.lost.values())  # those that still count
-        self._begun: set[str] = set()  # calls
-        self._open: list[GeminiToolCall] = []  # of the turn, without an end
+        self._resets = set(log.lost.values())  # resets that still count
+        self._begun: set[str] = set()  # call ids
+        self._open: list[GeminiToolCall] = []  # open calls of the turn
         self._late: list[
             tuple[int, GeminiToolCall]
-        ] = []  # told in an earlier message after what follows it was said
+        ] = []  # reported in an earlier message after later text was already emitted
 
     def events(self) -> Iterator[NewEvent]:
-        """All that was ever told and not taken back."""
+        """Everything that was ever recorded and not rewound."""
         for entry in self._log.entries.values():
             yield from self._told_before(entry.first)
             if entry.kind == "user":
@@ -82,7 +82,7 @@ class GeminiEventBuilder:
             yield NewEvent("notice", {"text": text, "code": jsonl.BAD, "count": self._log.left_out})
 
     def calls(self, entry: LogMessage) -> list[GeminiToolCall]:
-        """The calls of a message, with their ends as far as they are told anywhere."""
+        """The calls of a message, with their results from anywhere in the file."""
         if entry.calls_ref is None:
             return []
         message = self._pieces.message(entry.calls_ref)
@@ -117,7 +117,7 @@ class GeminiEventBuilder:
         self._late = sorted(self._late + later, key=lambda waiting: waiting[0])
 
     def _told_before(self, offset: int | None) -> Iterator[NewEvent]:
-        """Over ACP Gemini adds all calls of a turn to one message: each is told where it was added."""
+        """Over ACP Gemini adds all calls of a turn to one message: emit each where it was added."""
         while self._late and (offset is None or self._late[0][0] < offset):
             here = self._late[0][0]
             calls = [call for at, call in self._late if at == here]
@@ -136,7 +136,7 @@ class GeminiEventBuilder:
                 yield self._summary(call, at)
 
     def _results(self, entry: LogMessage) -> Iterator[NewEvent]:
-        """Results whose calls are lost; the others are told with their calls."""
+        """Results without a call; the others are emitted with their calls."""
         for response in said.responses(self._pieces.message(entry.ref)):
             if response.id and response.id not in self._begun:
                 self._begun.add(response.id)

@@ -1,6 +1,6 @@
-"""Gemini's mutation log folded: which messages there are, and where in the file each is told.
+"""Which messages does Gemini's mutation log hold, and where in the file is each one?
 
-Only places are kept, not the messages: a log repeats its whole conversation at every resume.
+Only positions are kept, not the messages: a log repeats its whole conversation at every resume.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from holdfast.transcripts.jsonl import JsonlLine, plain, word
 
 STARTS = (b'{"id":', b'{"sessionId":', b'{"$set":', b'{"$rewindTo":')
 
-_MARKS = ("type", "projectHash", "$set", "$rewindTo")  # one of these is in each kind of record
+_MARKS = ("type", "projectHash", "$set", "$rewindTo")  # each kind of record has one of these
 
-SHOWN = 20  # pieces of evidence that are kept of one kind of problem
-ODD = 10_000  # lines that are no messages and have a place in the history; of more there is only the number
+SHOWN = 20  # how many examples of a problem are kept
+ODD = 10_000  # how many unreadable lines keep a place in the history; further ones are only counted
 
 
 class MessageRef(msgspec.Struct, frozen=True):
-    """Where a message is told: a piece of the file, and its number in a list there."""
+    """Where a message is: a piece of the file, and its number in a list there."""
 
     offset: int
     size: int
@@ -31,34 +31,34 @@ class MessageRef(msgspec.Struct, frozen=True):
 
 
 class LogMessage(msgspec.Struct):
-    """One message, or what stands in the place of one."""
+    """One message, or a stand-in for one."""
 
     id: str
     kind: str  # user, gemini, info, warning, error; result, context; odd, unknown, reset
     ref: MessageRef
     at: str | None = None
-    first: int = 0  # the offset at which it was first told; over ACP its calls may come later
+    first: int = 0  # the offset of its first record; over ACP its calls may come later
     digest: int = 0  # of its text
     is_said: bool = False  # a person or the model said something
     has_text: bool = False
     calls_ref: MessageRef | None = None
-    are_told: bool = False  # its calls are told with their ends
-    calls: list[tuple[str, bool]] = []  # id, and whether its end is told
+    are_told: bool = False  # its calls are recorded with their results
+    calls: list[tuple[str, bool]] = []  # id, and whether it has a result
     thoughts_ref: MessageRef | None = None
-    problem: str = ""  # of an odd line
+    problem: str = ""  # of an unreadable line
     line: int = 0
 
 
 class MutationLog:
-    """The fold of a mutation log."""
+    """Folds a mutation log into messages."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, LogMessage] = {}  # all that was ever told and not taken back, in order
+        self.entries: dict[str, LogMessage] = {}  # everything recorded and not rewound, in order
         self.live: dict[str, None] = {}  # the conversation as Gemini would read it
-        self.lost: dict[str, str] = {}  # out of the conversation by a reset: the key of its entry
-        self.compacted: set[str] = set()  # the resets that brought a summary instead
-        self.results: dict[str, MessageRef] = {}  # by the id of their call
-        self.begun: dict[str, int] = {}  # by the id of a call: the offset at which it was first told
+        self.lost: dict[str, str] = {}  # removed by a reset -> the key of the reset's entry
+        self.compacted: set[str] = set()  # resets that brought a summary instead
+        self.results: dict[str, MessageRef] = {}  # call id -> position
+        self.begun: dict[str, int] = {}  # call id -> the offset of its first record
         self.header_ids: dict[str, None] = {}
         self.project: str | None = None
         self.kind: str | None = None
@@ -67,13 +67,13 @@ class MutationLog:
         self.cwd: str | None = None
         self.said = False  # anybody ever said anything
         self.records = 0
-        self.left_out = 0  # odd lines behind the first many
+        self.left_out = 0  # unreadable lines beyond the limit
         self._stood_in = 0
         self.odd: dict[str, list[dict[str, Any]]] = {}
         self.counts: dict[str, int] = {}
 
     def take(self, line: JsonlLine) -> None:
-        """One more line."""
+        """Process one line."""
         self.records += 1
         here = MessageRef(line.offset, line.size)
         if line.problem is not None:
@@ -95,25 +95,25 @@ class MutationLog:
 
     @property
     def is_wiped(self) -> bool:
-        """Whether a reset took messages away, and nothing brought them back."""
+        """Whether a reset removed messages and nothing brought them back."""
         return any(key not in self.compacted for key in self.lost.values())
 
     def conversation(self) -> list[LogMessage]:
-        """What Gemini would go on with."""
+        """The messages that Gemini would resume with."""
         return [self.entries[id] for id in self.live if id in self.entries]
 
     def has_result(self, call: str, name: str = "") -> bool:
-        """Whether a message gives the result of that call."""
+        """Whether a message holds the result of this call."""
         return call in self.results or f"name:{name}" in self.results
 
-    # --- records
+    # --- Records
 
     def _header(self, value: dict[str, Any], here: MessageRef) -> None:
         self._name(value.get("sessionId"))
         self.project = plain(value.get("projectHash")) or self.project
         self.kind = word(value, "kind") or self.kind
         self._metadata(value)
-        if isinstance(listed := value.get("messages"), list):  # a file of before the log
+        if isinstance(listed := value.get("messages"), list):  # a file from before the log format
             for index, inner in enumerate(listed):
                 if isinstance(inner, dict) and isinstance(inner.get("id"), str):
                     self._message(inner, MessageRef(here.offset, here.size, index))
@@ -128,8 +128,8 @@ class MutationLog:
 
     def _replace(self, listed: list[Any], here: MessageRef, line: JsonlLine) -> None:
         before, self.live = self.live, {}
-        reset = self._stand_in("reset", here, line)  # stands before what it brings
-        is_summary = False  # whether it says something that was not said before
+        reset = self._stand_in("reset", here, line)  # comes before the messages that the reset brings
+        is_summary = False  # it has text that is new
         for index, inner in enumerate(listed):
             if isinstance(inner, dict) and isinstance(id := inner.get("id"), str):
                 fresh = id not in self.entries
@@ -144,7 +144,7 @@ class MutationLog:
         self.lost.update(dict.fromkeys(gone, reset))
 
     def _rewind(self, target: str, here: MessageRef, line: JsonlLine) -> None:
-        """Back to before a message, on purpose; if that is not there, Gemini takes all back: a reset."""
+        """Go back to before a message. If that message is missing, Gemini removes all: a reset."""
         if target not in self.live:
             self._replace([], here, line)
             return
@@ -185,7 +185,7 @@ class MutationLog:
         elif fresh.kind == "context" and self.cwd is None:
             self.cwd = _workspace(text)
 
-    # --- what is around them
+    # --- Helpers
 
     def _name(self, told: Any) -> None:
         if (id := plain(told)) is not None and len(self.header_ids) < SHOWN:
@@ -215,12 +215,12 @@ class MutationLog:
 
 
 def is_record(value: dict[str, Any]) -> bool:
-    """Whether an object is a record of its own, and not a part of one, such as a call with its id."""
+    """Whether an object is a record and not a part of one, such as a call with its id."""
     return any(mark in value for mark in _MARKS)
 
 
 def title(prompt: str) -> str | None:
-    """The first line of a prompt, cut; None if it is empty or not for a header."""
+    """The first line of a prompt, shortened; None if it is empty or not fit for a title."""
     first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     return plain(first if len(first) <= 100 else first[:99] + "…")
 
@@ -236,7 +236,7 @@ def _kind(type: str, value: dict[str, Any], text: str) -> str:
 
 
 def _merged(before: LogMessage, fresh: LogMessage) -> LogMessage:
-    """A message told again: a resume tells it with less than was known, so nothing known is given up."""
+    """Merge a repeated message. A resume writes less than was known, so keep what is known."""
     fresh.at, fresh.first = before.at or fresh.at, before.first
     if fresh.digest == before.digest or not fresh.has_text:
         fresh.ref, fresh.digest, fresh.has_text = before.ref, before.digest, before.has_text

@@ -1,4 +1,4 @@
-"""One message of Gemini's: its text, its calls and their results."""
+"""What text, calls and results does one of Gemini's messages hold?"""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _TEXT_KEYS = ("output", "error", "content", "text", "message")
 
 
 class GeminiToolCall(msgspec.Struct, frozen=True):
-    """One tool call, and its end if that is told."""
+    """One tool call, and its result if there is one."""
 
     id: str
     name: str
     input: Any
-    outcome: str | None = None  # None: nothing tells that it ended
+    outcome: str | None = None  # None: no recorded end
     output: str = ""
     at: str | None = None
 
 
 class GeminiToolResponse(msgspec.Struct, frozen=True):
-    """The result of a call, as a message in the user's name gives it to the model."""
+    """The result of a call, as a message in the user's name sends it to the model."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ class GeminiToolResponse(msgspec.Struct, frozen=True):
 
 
 def parts(content: Any) -> list[dict[str, Any]]:
-    """The parts of a content, which may be a text, one part or a list of both."""
+    """The parts of a content, which may be a text, one part, or a list of both."""
     if isinstance(content, str):
         return [{"text": content}]
     listed = content if isinstance(content, list) else [content]
@@ -48,14 +48,14 @@ def parts(content: Any) -> list[dict[str, Any]]:
 
 
 def text(message: dict[str, Any]) -> str:
-    """What was said; what is neither text nor a call is named."""
+    """The text; parts that are neither text nor a call are named by type."""
     if isinstance(content := message.get("content"), str):
         return content
     return "".join(_shown(part) for part in parts(content))
 
 
 def thoughts(message: dict[str, Any]) -> str:
-    """What was thought, in the words in which Gemini streams it."""
+    """The thoughts, worded as Gemini streams them."""
     listed = message.get("thoughts")
     told = "".join(_thought(thought) for thought in listed) if isinstance(listed, list) else ""
     if told:
@@ -65,12 +65,12 @@ def thoughts(message: dict[str, Any]) -> str:
 
 
 def is_context(said: str) -> bool:
-    """Whether a text in the user's name is the program's own."""
+    """Whether a text in the user's name was written by the program."""
     return said.lstrip().startswith(_CONTEXT)
 
 
 def told_calls(message: dict[str, Any]) -> list[GeminiToolCall]:
-    """The calls that a message tells with their ends."""
+    """The calls that a message records with their results."""
     listed = message.get("toolCalls")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return [_told(entry, f"{word(message, 'id')}:{number}") for number, entry in enumerate(entries)]
@@ -92,7 +92,7 @@ def responses(message: dict[str, Any]) -> list[GeminiToolResponse]:
 
 
 def is_result(message: dict[str, Any]) -> bool:
-    """Whether a message holds nothing but results."""
+    """Whether a message holds only results."""
     listed = parts(message.get("content"))
     return bool(listed) and all(_is_response(part) for part in listed)
 

@@ -1,4 +1,4 @@
-"""Gemini's sessions: found, read and judged."""
+"""How are Gemini's chats found, read and inspected?"""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from holdfast.transcripts.reader import (
 )
 
 _LONGEST = 1 << 20
-# Its settings may have comments; a text that holds slashes is matched first and kept.
+# Its settings may have comments; a string with slashes is matched first and kept.
 _COMMENT = re.compile(rb'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 def keeps(*folders: str | None) -> bool:
-    """Whether `general.sessionRetention.enabled` is off in the last of these folders that says anything."""
+    """Whether `general.sessionRetention.enabled` is off in the last of these folders that sets it."""
     enabled = True
     for folder in folders:
         told = _enabled(folder) if folder is not None else None
@@ -52,9 +52,9 @@ def _enabled(folder: str) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-# --- Gemini's sessions: found, read and judged.
+# --- The reader
 
-DANGLING = 1000  # calls without a result that are listed
+DANGLING = 1000  # how many calls without a result are listed
 
 
 class GeminiReader(TranscriptReader):
@@ -63,7 +63,7 @@ class GeminiReader(TranscriptReader):
     agent = "gemini"
 
     def root(self, env: Mapping[str, str]) -> str:
-        """`~/.gemini`, or where `GEMINI_CLI_HOME` says."""
+        """`~/.gemini`, or `.gemini` in `GEMINI_CLI_HOME`."""
         return places.root(env)
 
     def at_file(self, path: str) -> list[SessionRef]:
@@ -83,7 +83,7 @@ class GeminiReader(TranscriptReader):
                     yield ref
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """All that was ever said in the session and not taken back, also what a reset put out of reach."""
+        """Everything recorded and not rewound, including what a reset removed from the conversation."""
         log = MutationLog()
         try:
             _read(ref.path, log)
@@ -94,7 +94,7 @@ class GeminiReader(TranscriptReader):
             yield NewEvent("notice", body, origin=Origin(self.agent, ref.native_id, "unreadable"))
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """Whether Gemini could go on with it as it is, and keep it."""
+        """Whether Gemini can resume it as it is, and would keep it."""
         log = MutationLog()
         problems: list[TranscriptProblem] = []
         open_calls: list[dict[str, Any]] = []
@@ -102,7 +102,7 @@ class GeminiReader(TranscriptReader):
             _read(ref.path, log)
             open_calls = self._dangling(ref, log)
         except FileNotFoundError:
-            problems.append(TranscriptProblem("no_transcript", "there is no file of it", {"path": ref.path}))
+            problems.append(TranscriptProblem("no_transcript", "its file does not exist", {"path": ref.path}))
         except OSError as problem:
             problems.append(TranscriptProblem("store_damaged", str(problem), {"path": ref.path}))
         cwd = places.cwd(ref.path, log) or ref.cwd
@@ -120,22 +120,22 @@ class GeminiReader(TranscriptReader):
         )
 
     def is_sound(self, problems: Sequence[TranscriptProblem]) -> bool:
-        """Whether none of the problems loses or repeats something."""
+        """Whether a resume loses nothing and repeats nothing in spite of these problems."""
         return judge.is_sound(problems)
 
     def files(self, ref: SessionRef) -> list[str]:
-        """All that Gemini might delete with it: every file with its 8 digits, and its subagents'."""
+        """All files that Gemini might delete with it: those with its 8 digits, and its subagents'."""
         found = [ref.path, *places.twins(ref.path), *places.subagents(ref.path, ref.native_id)]
         return [path for path in found if os.path.isfile(path)]
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """Those that were started for this very session; Gemini keeps no lock and no list of its own."""
+        """The processes that were started for this session; Gemini has no lock and no list of its own."""
         return open_files.named("gemini", ref.native_id)
 
     def tools(self, root: str, ref: SessionRef) -> list[int]:
-        """What its owners started, and what a dead Gemini left behind in its project.
+        """What its owners started, and what a dead Gemini left running in its project.
 
-        A running call is not in the history, and its process does not say of which session it is.
+        A running call is not in the history, and its process does not name its session.
         """
         table = tree.table()
         below = {p.pid for owner in self.owners(root, ref) for p in tree.descendants(table, owner)}
@@ -176,7 +176,7 @@ class GeminiReader(TranscriptReader):
 
 
 def _is_gemini(command: str) -> bool:
-    """Whether a command line runs it: by its name, or as a script of node's."""
+    """Whether a command line runs Gemini: by its name, or as a node script."""
     return any("gemini" in os.path.basename(word) for word in command.split()[:3])
 
 

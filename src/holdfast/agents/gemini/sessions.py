@@ -1,4 +1,4 @@
-"""Where Gemini keeps its chats, and which file is meant."""
+"""Where does Gemini keep its chats, and which file belongs to a session?"""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _UPDATED = re.compile(rb'"lastUpdated":"([^"]{1,40})"')
 
 
 def root(env: Mapping[str, str]) -> str:
-    """Where Gemini keeps what it has, for a user with that environment."""
+    """Gemini's folder for a user with this environment."""
     home = env.get("GEMINI_CLI_HOME") or env.get("HOME") or os.path.expanduser("~")
     return os.path.join(home, FOLDER)
 
 
 def chats(folder: str) -> Iterator[str]:
-    """The folders with chats below Gemini's own, or a folder that simply holds some."""
+    """The folders with chats in Gemini's folder, or any folder that holds some."""
     inner = os.path.join(folder, FOLDER)
     top = os.path.join(inner if os.path.isdir(inner) else folder, "tmp")
     projects = _listed(top)
@@ -41,7 +41,7 @@ def chats(folder: str) -> Iterator[str]:
 
 
 def files(chats: str) -> list[str]:
-    """The sessions' files in a folder, oldest first; a subagent's are in a folder of their own."""
+    """The session files in a folder, oldest first; subagents have folders of their own."""
     names = [name for name in _listed(chats) if name.startswith("session") and _is_log(name)]
     return [os.path.join(chats, name) for name in names if os.path.isfile(os.path.join(chats, name))]
 
@@ -53,13 +53,13 @@ def short(path: str) -> str | None:
 
 
 def minute(path: str) -> str | None:
-    """The minute in a file's name, as in `clock`."""
+    """The minute in a file's name, in the format of `timestamps`."""
     found = _NAMED.fullmatch(os.path.basename(path))
     return f"{found[1][:13]}:{found[1][14:]}" if found else None
 
 
 def twins(path: str) -> list[str]:
-    """The other files with the same 8 digits, which Gemini takes and deletes together."""
+    """The other files with the same 8 digits, which Gemini reads and deletes together."""
     digits = short(path)
     if digits is None:
         return []
@@ -67,13 +67,13 @@ def twins(path: str) -> list[str]:
 
 
 def subagents(path: str, native_id: str) -> list[str]:
-    """The files of the subagents that a session had."""
+    """The files of a session's subagents."""
     folder = os.path.join(os.path.dirname(path), native_id)
     return [os.path.join(folder, name) for name in _listed(folder) if _is_log(name)]
 
 
 def head(path: str) -> MutationLog:
-    """A file read as far as its first message, or all of it if there is none."""
+    """Read a file up to its first message, or all of it if there is none."""
     log = MutationLog()
     with suppress(OSError), opened(path) as lines:
         for line in lines:
@@ -85,7 +85,7 @@ def head(path: str) -> MutationLog:
 
 @contextmanager
 def opened(path: str) -> Iterator[Iterator[jsonl.JsonlLine]]:
-    """The lines of a log; of a file of before the log, its one object."""
+    """The lines of a log; for a file from before the log format, its one object."""
     with open(path, "rb") as file:
         if path.endswith(".json"):
             raw = file.read(LONGEST + 1)
@@ -98,7 +98,7 @@ def opened(path: str) -> Iterator[Iterator[jsonl.JsonlLine]]:
 
 
 def session_ref(path: str) -> SessionRef:
-    """What can be told of a session without reading all of it."""
+    """A reference to a session, without reading all of it."""
     path = os.path.abspath(path)
     log = head(path)
     native_id = next(iter(log.header_ids), None) or short(path) or os.path.basename(path).split(".")[0]
@@ -114,7 +114,7 @@ def session_ref(path: str) -> SessionRef:
 
 
 def cwd(path: str, log: MutationLog) -> str | None:
-    """The project's folder: as Gemini notes it beside the chats, in its list, or in the session itself."""
+    """The project's folder: from Gemini's note beside the chats, its list, or the session itself."""
     project = os.path.dirname(os.path.dirname(path))
     root_file = os.path.join(project, ".project_root")
     with suppress(OSError, ValueError), open(root_file, encoding="utf-8") as file:
@@ -128,7 +128,7 @@ def cwd(path: str, log: MutationLog) -> str | None:
 
 
 def home_of(path: str) -> str | None:
-    """Gemini's own folder above a file of chats, if it lies where Gemini puts it."""
+    """Gemini's own folder above a chat file, if the file is in its usual place."""
     project = os.path.dirname(os.path.dirname(path))
     top = os.path.dirname(project)
     return os.path.dirname(top) if os.path.basename(top) == "tmp" else None
@@ -148,7 +148,7 @@ def by_id(folder: str, name: str) -> list[str]:
 
 
 def main_files(paths: list[str]) -> list[str]:
-    """Of each session's files the one with its messages; several if several have some; else the newest."""
+    """For each session the file with its messages; several if several have some; else the newest."""
     sessions: dict[tuple[str, str], list[tuple[str, bool]]] = {}
     for path in paths:
         log = head(path)

@@ -1,4 +1,4 @@
-"""kimi-cli's two files: `wire.jsonl`, what happened; `context.jsonl`, what the model will be given."""
+"""What do kimi-cli's files hold? `wire.jsonl`: what happened; `context.jsonl`: what the model will get."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _QUIET = frozenset(
 
 
 class KimiCliWire:
-    """What happened, record by record."""
+    """Reads what happened, record by record."""
 
     def __init__(self, native_id: str):
         self.story = KimiConversation(native_id)
         self.has_header = False
-        self.calls: set[str] = set()  # of the last turn, as far as the context was not compacted since
+        self.calls: set[str] = set()  # of the last turn, since the last compaction
         self.compacted = False  # in the last turn
 
     def take(self, line: JsonlLine) -> list[NewEvent]:
@@ -57,7 +57,7 @@ class KimiCliWire:
         kind = wire.word(envelope, "type")
         if line.problem == GLUED:
             if not kind and wire.word(record, "type") != "metadata":
-                return []  # a piece of a torn record, not one of its own
+                return []  # a piece of a torn record, not a record
             self.story.note(GLUED, line)
         self.story.records += 1
         if wire.word(record, "type") == "metadata":
@@ -69,7 +69,7 @@ class KimiCliWire:
         return self._told(kind, inner(envelope, "payload"), record, at, line)
 
     def end(self) -> list[NewEvent]:
-        """What is still open ends here."""
+        """End what is still open."""
         return self.story.turns.close()
 
     def _told(
@@ -120,13 +120,13 @@ class KimiCliWire:
 
 
 class KimiCliContext(msgspec.Struct):
-    """What the model will be given, as far as it is compared with what happened."""
+    """What the model will get, as far as it is compared with what happened."""
 
     calls: set[str] = set()
     last: str = ""  # the role of the last message
 
     def forgets(self, happened: KimiCliWire) -> list[str] | None:
-        """The calls that the model will know nothing of; None if it will know all that was done."""
+        """The calls that the model will not know; None if it will know everything that was done."""
         lost = sorted(happened.calls - self.calls)
         turn = happened.story.turns.now
         untold = turn.did and turn.number > 0 and self.last in ("user", "") and not happened.compacted
@@ -134,7 +134,7 @@ class KimiCliContext(msgspec.Struct):
 
 
 class KimiCliMessages:
-    """The context folded into events, for sessions from before there was a wire file."""
+    """Reads events from the context, for sessions from before the wire file existed."""
 
     def __init__(self, native_id: str):
         self.story = KimiConversation(native_id)
@@ -167,7 +167,7 @@ class KimiCliMessages:
         return [self.story.event(told.kind, told.body, None, name)]
 
     def end(self) -> list[NewEvent]:
-        """What is still open ends here; nothing in this file says that a turn ended but its last answer."""
+        """End what is still open; in this file only a last answer shows that a turn ended."""
         turn = self.story.turns.now
         if turn.said and not turn.open and self.context.last == "assistant":
             turn.ended = COMPLETE

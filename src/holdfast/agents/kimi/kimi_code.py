@@ -1,4 +1,4 @@
-"""Kimi Code's `wire.jsonl` folded into events; values in, values out."""
+"""Which events does Kimi Code's `wire.jsonl` contain?"""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ _QUIET = frozenset(
     }
 )
 _HUMAN = frozenset({"", "user", "skill_activation", "plugin_command"})  # origins of what a person asked for
-_PENDING = 100  # prompts that are still to be met in the context
+_PENDING = 100  # how many prompts wait for their context message
 
 
 class KimiCodeWire:
-    """One file, line by line."""
+    """Reads one file line by line."""
 
     def __init__(self, native_id: str):
         self.story = KimiConversation(native_id)
@@ -95,7 +95,7 @@ class KimiCodeWire:
         kind = wire.word(record, "type")
         if line.problem == GLUED:
             if "time" not in record and kind != "metadata":
-                return []  # a piece of a torn record, not one of its own
+                return []  # a piece of a torn record, not a record
             self.story.note(GLUED, line)
         self.story.records += 1
         if self.story.records == 1:
@@ -117,7 +117,7 @@ class KimiCodeWire:
         return [self._note(record, kind, at, line)]
 
     def end(self) -> list[NewEvent]:
-        """What is still open ends here."""
+        """End what is still open."""
         return self.story.turns.close()
 
     def _prompt(
@@ -135,13 +135,13 @@ class KimiCodeWire:
     def _begin(self, turn_id: Any, line: JsonlLine) -> list[NewEvent]:
         if type(turn_id) is int:
             if turn_id in self._turn_ids:
-                self.story.note("forked_history", line)  # each of two writers numbered its own turn
+                self.story.note("forked_history", line)  # two writers each numbered their own turn
             self._turn_ids.add(turn_id)
         self._turn_id, self._cancelled = turn_id, False
         return self.story.turns.prompt()
 
     def _message(self, message: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
-        """A message for the model: most were told by other records already."""
+        """A message for the model; most are already covered by other records."""
         role, origin = wire.word(message, "role"), wire.word(inner(message, "origin"), "kind")
         name = f"byte:{line.offset}"
         if role == "assistant":
@@ -204,7 +204,7 @@ class KimiCodeWire:
             return []
         if reason == "cancelled":
             turn.ended = ABORTED
-            body = {"text": "the turn was cancelled", "code": "interrupted"}
+            body = {"text": "the turn was canceled", "code": "interrupted"}
             return [self.story.event("notice", body, at, f"byte:{line.offset}")]
         error = inner(record, "error")
         turn.ended, turn.reason = FAILED, wire.word(error, "message") or reason
@@ -219,7 +219,7 @@ class KimiCodeWire:
             said = said or wire.word(record, "contextSummary")
             return self.story.event("notice", {"text": said, "code": "compaction"}, at, name)
         if kind == "context.undo":
-            body = {"text": f"the user took back {record.get('count')} prompts", "code": "undo"}
+            body = {"text": f"the user rolled back {record.get('count')} prompts", "code": "undo"}
             return self.story.event("notice", body, at, name)
         if kind == "context.clear":
             return self.story.event("notice", {"text": "the context was cleared", "code": "clear"}, at, name)

@@ -1,4 +1,4 @@
-"""Sessions of both products: found, read and judged."""
+"""How are the sessions of Kimi Code and kimi-cli found, read and inspected?"""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProble
 
 _TEXTS = {
     "torn_tail": "the last line is cut off",
-    "bad_line": "lines that cannot be read, which are passed over in silence",
+    "bad_line": "some lines cannot be read and are skipped silently",
     "nul_tail": "the file ends in NULs, as after a power cut",
-    "glued_lines": "lines that hold more than one record",
-    "orphan_result": "results of calls that are not there",
-    "forked_history": "two processes wrote into it at once: turns with the same number",
+    "glued_lines": "some lines hold more than one record",
+    "orphan_result": "results have no call",
+    "forked_history": "two processes wrote at the same time: turns share a number",
 }
 
 
@@ -30,18 +30,16 @@ def judge(
     folder: str | None,
     native_id: str,
 ) -> list[TranscriptProblem]:
-    """What is wrong with a session whose folder says that id."""
+    """The problems of a session whose folder has this id."""
     story = fold.story
     if not story.records and (context is None or not context.story.records):
         return [TranscriptProblem("empty", "its file is empty")]
     problems = []
     if folder is not None and folder != native_id:
-        text = f"its state says that it is {native_id}, its folder that it is {folder}"
+        text = f"its state file has the id {native_id}, its folder the id {folder}"
         problems.append(TranscriptProblem("session_id_mismatch", text, {"in_state": native_id}))
     if isinstance(fold, kimi_code.KimiCodeWire) and story.records and not fold.has_header:
-        problems.append(
-            TranscriptProblem("bad_header", "its first line does not say what kind of file it is")
-        )
+        problems.append(TranscriptProblem("bad_header", "the first line is not a file header"))
     odd = [(code, lines, story.counts[code]) for code, lines in story.odd.items()]
     if context is not None:
         odd += [(code, lines, context.story.counts[code]) for code, lines in context.story.odd.items()]
@@ -50,29 +48,29 @@ def judge(
     if isinstance(fold, kimi_cli.KimiCliWire) and context is not None:
         lost = context.context.forgets(fold)
         if lost is not None:
-            text = "what was done last is not in what the model will be given, and would be forgotten"
+            text = "the last actions are not in the model's context, so a resume would forget them"
             problems.append(TranscriptProblem("context_forgets_step", text, {"calls": lost}))
     return problems + story.turns.problems()
 
 
-# --- Sessions of both products: found, read and judged.
+# --- The reader
 
-TITLE = "kimi-code"  # what Kimi Code 2.1 shows of itself in the process table
+TITLE = "kimi-code"  # the process title of Kimi Code 2.1
 
 _Fold: TypeAlias = kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages
 
 
 class KimiReader(TranscriptReader):
-    """Kimi Code's sessions, and those of kimi-cli; `form` tells which."""
+    """The sessions of Kimi Code and of kimi-cli; `form` says which."""
 
     agent = places.AGENT
 
     def root(self, env: Mapping[str, str]) -> str:
-        """Kimi Code's folder; kimi-cli's is looked for beside it."""
+        """Kimi Code's folder; kimi-cli's folder is searched beside it."""
         return places.root(env)
 
     def find(self, root: str, name: str) -> list[SessionRef]:
-        """The session with that id, or at that path; or all in that home, or of that cwd."""
+        """The session with this id or at this path; or all in this home or of this cwd."""
         if not os.path.exists(name):
             return [
                 places.session_ref(f, home) for home in places.homes(root) for f in places.by_id(home, name)
@@ -91,7 +89,7 @@ class KimiReader(TranscriptReader):
                 yield places.session_ref(found, home)
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """What happened, in its order; a subagent's own records are not part of it."""
+        """What happened, in order; the records of subagents are not part of it."""
         path, fold = _fold(ref)
         try:
             for line in jsonl.lines(path, _starts(fold)):
@@ -102,7 +100,7 @@ class KimiReader(TranscriptReader):
         yield from fold.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """Whether it could go on as it is."""
+        """Whether it can be resumed as it is."""
         path, fold = _fold(ref)
         problems: list[TranscriptProblem] = []
         try:
@@ -123,14 +121,14 @@ class KimiReader(TranscriptReader):
         )
 
     def files(self, ref: SessionRef) -> list[str]:
-        """All in the session's folder."""
+        """All files in the session's folder."""
         found = places.session_at(ref.path)
         return places.files(found) if found is not None else []
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """Neither product has a lock: those who were started for this session, or have its file open.
+        """Neither product has a lock: processes started for this session, or with its file open.
 
-        Kimi Code hides its command line behind a title: one that works in the session's folder may have it.
+        Kimi Code hides its command line behind a title, so one in the session's folder may own it.
         """
         named = open_files.named("kimi", ref.native_id)
         return sorted({*named, *open_files.writers(ref.path), *open_files.titled(TITLE, ref.cwd)})
@@ -152,7 +150,7 @@ def _starts(fold: _Fold) -> tuple[bytes, ...]:
 
 
 def _context(ref: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
-    """What the model will be given, of a session that has it in a file beside what happened."""
+    """What the model will get, if the session keeps it in a separate file."""
     found = places.session_at(ref.path)
     if not isinstance(fold, kimi_cli.KimiCliWire) or found is None or found.context is None:
         return None
@@ -166,7 +164,7 @@ def _context(ref: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
 
 
 def _stated(ref: SessionRef) -> str | None:
-    """The id that the session's folder has, if it says one: it must be the one in its state."""
+    """The id in the name of the session's folder, if any: it must equal the id in its state."""
     found = places.session_at(ref.path)
     name = os.path.basename(found.folder) if found is not None else ""
     return name if name.startswith("session_") else None
@@ -174,5 +172,5 @@ def _stated(ref: SessionRef) -> str | None:
 
 def _missing(problem: OSError) -> TranscriptProblem:
     if isinstance(problem, FileNotFoundError):
-        return TranscriptProblem("no_transcript", "its file is not there")
+        return TranscriptProblem("no_transcript", "its file does not exist")
     return TranscriptProblem("store_damaged", f"its file cannot be read: {problem}")

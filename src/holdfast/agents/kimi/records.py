@@ -1,4 +1,4 @@
-"""What the records of both products have in common: content, calls, odd lines."""
+"""What do the records of both products have in common? Content, calls, unreadable lines."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from holdfast.transcripts.jsonl import JsonlLine, notice
 from holdfast.transcripts.turns import TurnTracker
 
 AGENT = "kimi"
-SHOWN = 20  # lines that are named as evidence of one kind of problem
+SHOWN = 20  # how many lines are listed as evidence of a problem
 SAID = {"text": ("assistant", "text"), "think": ("thinking", "think")}
 
 
 def items(value: Any) -> list[Any]:
-    """A list; nothing else is one."""
+    """The value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def inner(record: Any, key: str) -> dict[str, Any]:
-    """A field that should be an object; empty if it is anything else."""
+    """A field that should be an object; empty for any other type."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def text(value: Any) -> str:
-    """A message's content as text: a string, or parts, of which those that are no text are named."""
+    """A message's content as text: a string, or parts, where other parts are named by type."""
     if isinstance(value, str):
         return value
     return "\n".join(said for part in items(value) if (said := part_text(part)))
 
 
 def part_text(part: Any) -> str:
-    """One part of a content."""
+    """One part of a content as text."""
     if isinstance(part, dict) and isinstance(kind := part.get("type"), str) and kind.endswith("_url"):
         return f"[{kind.removesuffix('_url')}]"
     return content.block_text(part)
@@ -55,33 +55,33 @@ def arguments(value: Any) -> Any:
 
 
 class KimiConversation:
-    """The events of one file while it is read, its turns, and what is wrong with its lines."""
+    """The events, turns and damaged lines of one file."""
 
     def __init__(self, native_id: str):
         self.turns = TurnTracker()
-        self.odd: dict[str, list[int]] = {}  # problem: the lines that have it, as far as they are kept
+        self.odd: dict[str, list[int]] = {}  # problem code -> line numbers, up to a limit
         self.counts: dict[str, int] = {}
         self.records = 0
         self._native_id = native_id
 
     def note(self, code: str, line: JsonlLine) -> None:
-        """Keep that something is wrong with a line."""
+        """Record a problem of a line."""
         self.counts[code] = self.counts.get(code, 0) + 1
         shown = self.odd.setdefault(code, [])
         if len(shown) < SHOWN:
             shown.append(line.number)
 
     def unreadable(self, line: JsonlLine) -> NewEvent:
-        """A line that is no record."""
+        """The notice for a line that is not a record."""
         self.note(line.problem or "bad_line", line)
         return notice(line, AGENT, self._native_id)
 
     def event(self, kind: str, body: dict[str, Any], at: str | None, record_id: str) -> NewEvent:
-        """An event of something that has no id in common with the stream."""
+        """An event that shares no id with the stream."""
         return NewEvent(kind, body, at, origin=wire.origin(AGENT, self._native_id, record_id))
 
     def said(self, part: dict[str, Any], at: str | None, record_id: str) -> list[NewEvent]:
-        """A part of what the model said."""
+        """The events of a part of the model's message."""
         known = SAID.get(wire.word(part, "type"))
         if known is None:
             named = part_text(part)
@@ -113,7 +113,7 @@ class KimiConversation:
         return NewEvent("tool_summary", body, at, origin=self._origin("result", id, line))
 
     def _origin(self, kind: str, id: str, line: JsonlLine) -> Origin | None:
-        """As the live driver names it; an id that may be a counter counts for its line only."""
+        """The same origin as the live driver's; an id that may be a counter is valid for its line only."""
         origins = naming.AcpOrigins(AGENT, f"byte:{line.offset}")
         origins.native_id = self._native_id
         return origins.of(kind, id)

@@ -1,4 +1,4 @@
-"""Where both products keep their sessions, and what a name means there."""
+"""Where do both products keep their sessions, and what can a name mean?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KimiSessionFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def root(env: Mapping[str, str]) -> str:
-    """`KIMI_CODE_HOME`, else the usual one; a user of kimi-cli alone may have set `KIMI_SHARE_DIR`."""
+    """`KIMI_CODE_HOME`, else the default; a user of only kimi-cli may have set `KIMI_SHARE_DIR`."""
     home = env.get("HOME") or os.path.expanduser("~")
     usual = os.path.join(home, ".kimi-code")
     if named := env.get("KIMI_CODE_HOME"):
@@ -42,7 +42,7 @@ def root(env: Mapping[str, str]) -> str:
 
 
 def homes(root: str) -> list[str]:
-    """The products' folders that a root stands for: itself, and that of the older product beside it."""
+    """The product folders that a root covers: itself, and the older product's folder beside it."""
     found = [root]
     if os.path.basename(os.path.normpath(root)) == ".kimi-code":
         found.append(os.path.join(os.path.dirname(os.path.normpath(root)), ".kimi"))
@@ -52,11 +52,11 @@ def homes(root: str) -> list[str]:
 
 
 def session_at(path: str) -> KimiSessionFiles | None:
-    """The session that a file or folder is, or lies in."""
+    """The session at or around a file or folder."""
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     above = os.path.dirname(os.path.dirname(folder))
     if os.path.basename(os.path.dirname(folder)) == "agents" and not _is_session(folder, _WIRE):
-        # The file of a subagent means that one; its main one means the session.
+        # A subagent's file means that subagent; the main file means the session.
         if os.path.basename(folder) == "main":
             return KimiSessionFiles(folder=above, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
         return KimiSessionFiles(folder=folder, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
@@ -73,7 +73,7 @@ def session_at(path: str) -> KimiSessionFiles | None:
 
 
 def sessions(home: str, cwd: str | None = None) -> Iterator[KimiSessionFiles]:
-    """All sessions of a product's folder, or those in the folders that a cwd has there."""
+    """All sessions in a product's folder, or those in the folders of a cwd."""
     above = os.path.join(home, "sessions")
     for name in _names(above):
         if cwd is not None and not _is_of(name, cwd):
@@ -85,7 +85,7 @@ def sessions(home: str, cwd: str | None = None) -> Iterator[KimiSessionFiles]:
 
 
 def by_id(home: str, id: str) -> Iterator[KimiSessionFiles]:
-    """The sessions with that id; Kimi Code's may be named without what they all begin with."""
+    """The sessions with this id; the common prefix of Kimi Code's ids may be omitted."""
     if not id or os.sep in id or id in (".", "..") or "\0" in id:
         return
     above = os.path.join(home, "sessions")
@@ -98,7 +98,7 @@ def by_id(home: str, id: str) -> Iterator[KimiSessionFiles]:
 
 
 def session_ref(found: KimiSessionFiles, home: str | None = None) -> SessionRef:
-    """A session as it is named outside."""
+    """A reference to a session."""
     state = read_state(os.path.join(found.folder, "state.json"))
     path = found.wire or found.context or found.folder
     title = wire.word(state, "title") or wire.word(state, "custom_title")
@@ -118,7 +118,7 @@ def session_ref(found: KimiSessionFiles, home: str | None = None) -> SessionRef:
 
 
 def read_state(path: str) -> dict[str, Any]:
-    """A small JSON file; empty if it is no such thing."""
+    """A small JSON file; empty if it is not one."""
     try:
         with open(path, "rb") as file:
             told = wire.parse(file.read(_LARGEST_STATE))
@@ -128,7 +128,7 @@ def read_state(path: str) -> dict[str, Any]:
 
 
 def files(found: KimiSessionFiles) -> list[str]:
-    """All files in a session's folder; of one that lies about alone, those that are known."""
+    """All files in a session's folder; outside such a folder, only the known files."""
     if os.path.basename(found.folder).startswith("session_") or found.form == CLI:
         return [
             os.path.join(folder, name)
@@ -173,7 +173,7 @@ def _is_of(name: str, cwd: str) -> bool:
 
 
 def _cwd_of(folder: str, home: str | None) -> str:
-    """kimi-cli lists the folders that it was used in, and names those of their sessions by a hash."""
+    """kimi-cli lists the folders that it was used in, and names their session folders by a hash."""
     project = os.path.basename(os.path.dirname(folder))
     home = home or os.path.dirname(os.path.dirname(os.path.dirname(folder)))
     listed = read_state(os.path.join(home, "kimi.json")).get("work_dirs")

@@ -1,4 +1,4 @@
-"""Messages and their parts folded into events and turns; values in, values out."""
+"""Which events and turns do OpenCode's messages and parts contain?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED, TurnTracker
 
-# What only structures a message, or names a state of the files that OpenCode keeps elsewhere.
+# Parts that only structure a message, or name a file snapshot that OpenCode keeps elsewhere.
 QUIET = frozenset({"step-start", "step-finish", "snapshot"})
 _OUTCOMES = {"completed": "ok", "error": "error"}
 
@@ -21,20 +21,20 @@ _OUTCOMES = {"completed": "ok", "error": "error"}
 def origin(
     agent: str, native_id: str, kind: str, told: str, part: OpenCodeRow, number: int | None = None
 ) -> Origin | None:
-    """The origin that the live driver would give; an id that may be a counter counts for its part only."""
+    """The same origin as the live driver's; an id that may be a counter is valid for its part only."""
     origins = AcpOrigins(agent, part.id or "part")
     origins.native_id = native_id
     return origins.of(kind, told, number)
 
 
 def moment(data: dict[str, Any], key: str) -> str | None:
-    """A time that a record tells of itself."""
+    """A timestamp inside a record."""
     time = data.get("time")
     return timestamps.of_millis(time.get(key)) if isinstance(time, dict) else None
 
 
 def state(data: dict[str, Any]) -> dict[str, Any]:
-    """How a tool part stands."""
+    """The state of a tool part."""
     told = data.get("state")
     return told if isinstance(told, dict) else {}
 
@@ -56,7 +56,7 @@ def output(told: dict[str, Any], how: str) -> str:
 
 
 def summary(call: str, name: str, told: dict[str, Any], how: str) -> dict[str, Any]:
-    """The body of a call's end."""
+    """The body of a call's `tool_summary`."""
     body: dict[str, Any] = {"call": call, "name": name, "outcome": how, "output": output(told, how)}
     metadata = told.get("metadata")
     if isinstance(metadata, dict) and type(metadata.get("exit")) is int:
@@ -70,7 +70,7 @@ def summary(call: str, name: str, told: dict[str, Any], how: str) -> dict[str, A
 
 
 def note(data: dict[str, Any]) -> NewEvent:
-    """What is neither said nor done."""
+    """The notice for a part that is neither text nor a tool."""
     kind = wire.word(data, "type")
     if kind == "file":
         what = [wire.word(data, "filename"), wire.word(data, "mime")]
@@ -80,19 +80,19 @@ def note(data: dict[str, Any]) -> NewEvent:
     if kind == "agent":
         return wire.notice_event("agent", f"@{wire.word(data, 'name')}")
     if kind == "compaction":
-        why = "by itself" if data.get("auto") is True else "as the user asked"
+        why = "automatically" if data.get("auto") is True else "by the user"
         return wire.notice_event("compaction", f"the conversation was compacted {why}")
     if kind == "patch":
         files = data.get("files")
         names = [name for name in files if isinstance(name, str)] if isinstance(files, list) else []
-        return wire.notice_event("patch", "files were changed: " + ", ".join(names[:100]))
+        return wire.notice_event("patch", "files changed: " + ", ".join(names[:100]))
     if kind == "retry":
         return wire.error("retry", failure(data.get("error"))[1], attempt=data.get("attempt"))
     return wire.unknown(data)
 
 
 def failure(error: Any) -> tuple[str, str]:
-    """The name and the words of an error that a message holds."""
+    """The name and message of the error in a message."""
     if not isinstance(error, dict):
         return "", content.raw_text(error)
     data = error.get("data")
@@ -100,15 +100,15 @@ def failure(error: Any) -> tuple[str, str]:
     return wire.word(error, "name"), words or wire.word(error, "name") or content.raw_text(error)
 
 
-# --- Messages and their parts folded into events and turns; values in, values out.
+# --- The conversation
 
 _SAID = {"text": "assistant", "reasoning": "thinking"}
-# With these the model is asked again; all other reasons end a turn.
+# After these the model is called again; all other reasons end a turn.
 _GOES_ON = frozenset({"", "tool-calls", "unknown"})
 
 
 class OpenCodeConversation:
-    """One session, message by message."""
+    """Reads one session message by message."""
 
     def __init__(self, agent: str, session: OpenCodeSession):
         self.turns = TurnTracker()
@@ -119,7 +119,9 @@ class OpenCodeConversation:
     def take(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
         """The events of a message and its parts."""
         if message.id and message.id == self._session.reverted:
-            yield wire.notice_event("reverted", "the user took back what follows; the next prompt removes it")
+            yield wire.notice_event(
+                "reverted", "the user rolled back what follows; the next prompt removes it"
+            )
         if message.odd is not None:
             yield self._odd(message, message.odd)
         role = wire.word(message.data, "role")
@@ -132,7 +134,7 @@ class OpenCodeConversation:
             yield from self._assistant(message, of)
 
     def end(self) -> list[NewEvent]:
-        """What is still open ends here."""
+        """End what is still open."""
         return self.turns.close()
 
     def _user(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
@@ -166,15 +168,15 @@ class OpenCodeConversation:
             elif kind in _SAID:
                 text, mark = wire.word(part.data, "text"), _mark(part.data)
                 if not text:
-                    continue  # of a text that was being said when the agent died, nothing is stored
+                    continue  # text that was streaming when the agent died is not stored
                 if mark:
                     yield self._event(wire.notice_event(mark, text), part, f"part:{part.id}")
                     continue
                 if kind == "text":
-                    # The live driver joins what is said without a break, and counts it as one.
+                    # The live driver joins text without a break and counts it as one block.
                     number, again = (number, again + 1) if before == "text" else (number + 1, 0)
                 before = kind
-                # OpenCode 1.18.33 names a thought by its part, and what it says by the message.
+                # OpenCode 1.18.33 identifies a thought by its part, and text by the message.
                 record = f"message:{message.id}:{number}" if kind == "text" else f"message:{part.id}:0"
                 record = f"{record}.{again}" if kind == "text" and again else record
                 yield self._said(part, kind, text, summary, record)
@@ -216,7 +218,7 @@ class OpenCodeConversation:
         yield NewEvent("tool_summary", summary, at, origin=self._origin("result", call, part))
 
     def _settle(self, data: dict[str, Any]) -> None:
-        """What a message says of how its turn stands."""
+        """Update the turn's state from a message."""
         turn, time = self.turns.now, data.get("time")
         name, words = failure(data.get("error"))
         if data.get("error") is not None:
@@ -251,7 +253,7 @@ class OpenCodeConversation:
 
 
 def _mark(data: dict[str, Any]) -> str:
-    """The code of a text that OpenCode itself put in, or that nobody is to see; empty if it was said."""
+    """The code of a text that OpenCode inserted or hides; empty if it was said."""
     if data.get("synthetic") is True:
         return "synthetic"
     return "ignored" if data.get("ignored") is True else ""

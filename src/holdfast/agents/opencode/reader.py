@@ -1,4 +1,4 @@
-"""OpenCode's sessions: found, read and judged."""
+"""How are OpenCode's sessions found, read and inspected?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME = "opencode.db"
 
 
 def root(env: Mapping[str, str]) -> str:
-    """As OpenCode 1.18 finds it: `OPENCODE_DB`, absolute or in its data folder; else that folder."""
+    """As in OpenCode 1.18: `OPENCODE_DB`, absolute or in its data folder; else that folder."""
     data = env.get("XDG_DATA_HOME") or os.path.join(home_folder(env), ".local", "share")
     data = os.path.join(data, "opencode")
     named = env.get("OPENCODE_DB")
@@ -33,9 +33,9 @@ def root(env: Mapping[str, str]) -> str:
 
 
 def databases(root: str) -> list[str]:
-    """The databases meant by a file, its data folder, or a folder that this is in.
+    """The databases at a file, in its data folder, or in a folder around that.
 
-    A build of another channel than the release has a database of its own beside the usual one.
+    A build of another release channel has a database of its own beside the usual one.
     """
     if os.path.isfile(root):
         return [] if root.endswith(("-wal", "-shm", "-journal")) else [root]
@@ -51,9 +51,9 @@ def databases(root: str) -> list[str]:
     return []
 
 
-# --- What of OpenCode's database belongs to a session: it and its subagents' sessions, never a secret.
+# --- The rows of a session and of its subagents' sessions; never a secret
 
-# A session and those of its subagents, which OpenCode deletes with it.
+# A session and those of its subagents, which OpenCode deletes together.
 MINE = "select ?1 union select session.id from session join mine on session.parent_id = mine.id"
 
 TABLES = (
@@ -75,7 +75,7 @@ TABLES = (
 )
 
 
-# --- OpenCode's sessions: found, read and judged.
+# --- The reader
 
 CHECKED = 512 * 1024 * 1024  # bytes up to which a database is checked page by page
 
@@ -89,13 +89,13 @@ class OpenCodeReader(TranscriptReader):
         self._kept = SnapshotCache()
 
     def root(self, env: Mapping[str, str]) -> str:
-        """The folder of its data, or the database that `OPENCODE_DB` names."""
+        """Its data folder, or the database that `OPENCODE_DB` names."""
         return root(env)
 
     def find(self, root: str, name: str) -> list[SessionRef]:
-        """The session with that id; or all in the database or folder at that path, or of that cwd.
+        """The session with this id; or all in the database or folder at this path, or of this cwd.
 
-        In a database that cannot be read any id may be: that is for `inspect` to say.
+        An unreadable database may hold any id; `inspect` reports the damage.
         """
         if not os.path.exists(name):
             return [ref for path in databases(root) for ref in self._one(path, name)]
@@ -104,14 +104,14 @@ class OpenCodeReader(TranscriptReader):
         return list(self.sessions(root, name))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
-        """All sessions but those of subagents, or those of one cwd."""
+        """All sessions except subagents', or those of one cwd."""
         for path in databases(root):
             for ref in self._in(path):
                 if cwd is None or is_same_folder(ref.cwd, cwd):
                     yield ref
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """What its messages tell, in their order; the sessions of its subagents are not part of it."""
+        """The events of its messages, in order; the sessions of its subagents are not part of it."""
         fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         try:
             copy = self._kept.copy(ref.path)
@@ -127,7 +127,7 @@ class OpenCodeReader(TranscriptReader):
         yield from fold.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """Whether OpenCode could go on with it as it is."""
+        """Whether OpenCode can resume it as it is."""
         fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         problems: list[TranscriptProblem] = []
         found: OpenCodeSession | None = None
@@ -158,7 +158,7 @@ class OpenCodeReader(TranscriptReader):
         return []
 
     def database(self, ref: SessionRef) -> str | None:
-        """The one it was found in."""
+        """The database that the session was found in."""
         return ref.path
 
     def session_rows(self, database: str, native_id: str) -> SessionRows:
@@ -166,7 +166,7 @@ class OpenCodeReader(TranscriptReader):
         return SessionRows(database, native_id, TABLES, MINE, self._kept)
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """OpenCode has no lock; those who were started for this session."""
+        """OpenCode has no lock: processes that were started for this session."""
         return open_files.named("opencode", ref.native_id)
 
     def _one(self, path: str, id: str) -> Iterator[SessionRef]:
@@ -226,20 +226,20 @@ def _judge(
         return problems
     sequence = store.sequence(found.id)
     if sequence is not None and sequence[0] != sequence[2] + 1:
-        text = "the numbers of its events have a gap: some are missing"
+        text = "event numbers have a gap: events are missing"
         count, first, last = sequence
         problems.append(
             TranscriptProblem("ordinal_gap", text, {"count": count, "first": first, "last": last})
         )
     if not fold.turns.count and (later := store.other_messages(found.id)):
-        text = f"its {later} messages are in a table that is not known here"
+        text = f"its {later} messages are in an unknown table"
         return [*problems, TranscriptProblem("schema_unknown", text, {"table": "session_message"})]
     return problems + fold.turns.problems()
 
 
 def _problem(problem: Exception) -> TranscriptProblem:
     if isinstance(problem, FileNotFoundError):
-        return TranscriptProblem("missing_store", "its database is not there")
+        return TranscriptProblem("missing_store", "its database does not exist")
     if isinstance(problem, UnknownOpenCodeSchema):
         return TranscriptProblem("schema_unknown", str(problem))
     if isinstance(problem, StoreBusy):

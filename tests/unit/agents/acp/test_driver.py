@@ -656,12 +656,12 @@ def test_the_end_says_of_each_open_call_what_is_known() -> None:
         for e in talk.take(talk.driver.on_eof()).entries
         if isinstance(e, NewEvent) and e.kind == "tool_summary"
     }
-    unknown = "The agent ended without telling how this call ended; it may have run."
+    unknown = "The agent ended without reporting a result; the tool may have run."
     assert ends == {
         "ran": ("interrupted", unknown, None),
         "announced": ("interrupted", unknown, None),
-        "asked": ("interrupted", "Its permission was never answered, so it did not run.", None),
-        "denied": ("error", "Its permission was denied, so it did not run.", None),
+        "asked": ("interrupted", "Permission was never answered, so the tool did not run.", None),
+        "denied": ("error", "Permission was denied, so the tool did not run.", None),
         "allowed": ("interrupted", unknown, None),
     }
     begun = [body["call"] for kind, body in talk.events if kind == "tool_progress"]

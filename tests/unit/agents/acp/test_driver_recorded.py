@@ -36,14 +36,12 @@ NOT_GIVEN = {
     "opencode-1.18.33": "Tool execution aborted",
     "kimi-2.1.0": 'Tool "Bash" was not run because the app…',
 }
-UNKNOWN = "The agent ended without telling how thi…"
-WAITED = "Its permission was never answered, so i…"
+UNKNOWN = "The agent ended without reporting a res…"
+WAITED = "Permission was never answered, so the t…"
 
 
 def replay(version: str, name: str) -> Replay:
-    recording = Recording(version, name)
-    recording.agent = "acp"
-    return Replay(recording)
+    return Replay(Recording(version, name))
 
 
 def told(entries: list[Entry]) -> list[str]:

@@ -348,7 +348,7 @@ def test_a_record_glued_to_a_torn_one_is_still_read(tmp_path: Path) -> None:
     ]
     assert codes(made.place()) == ["bad_line", "glued_lines", "missing_parent"]
     made.lines[1] = b"\0" * 40 + made.lines[1][150:]
-    assert told(made.place()) == [whole[0], "notice 40 bytes of nothing bad_line", *whole[2:]]
+    assert told(made.place()) == [whole[0], "notice 40 blank bytes bad_line", *whole[2:]]
 
 
 def test_a_second_result_is_shown_and_is_no_second_end(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_an_older_transcript_is_plain_text(tmp_path: Path) -> None:
         ("tool_summary", "README.md"),
         ("assistant", "One file."),
         ("tool_progress", None),
-        ("tool_summary", "Its outcome is unknown: the agent ended before it told."),
+        ("tool_summary", "The outcome is unknown: the agent ended before it reported one."),
     ]
 
 
