@@ -105,8 +105,8 @@ class Driver(Protocol):
 
 def other_conversation(asked: str, got: str) -> NewEvent:
     """The agent did not continue the conversation that it was asked for."""
-    said = f"Holdfast asked for conversation {asked}, but the agent continues another one, {got}"
-    return notice_event("other_conversation", said, asked=asked, got=got)
+    text = f"Holdfast asked for conversation {asked}, but the agent continues another one, {got}"
+    return notice_event("other_conversation", text, asked=asked, got=got)
 
 
 def resumed(native_id: str) -> NewEvent:
@@ -124,10 +124,10 @@ def named_conversation(job: AgentJob, before: str | None, native_id: str, protoc
     if native_id == asked:
         return [resumed(native_id)]
     if native_id != job.native_id:
-        seen = SeeToken(
+        token = SeeToken(
             agent=job.agent, native_id=native_id, seen_in="stream", protocol=protocol, instead_of=asked
         )
-        entries.append(seen)
+        entries.append(token)
     was = before or job.native_id
     if was is not None and was != native_id:
         entries.append(other_conversation(was, native_id))

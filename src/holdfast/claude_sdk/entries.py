@@ -17,7 +17,7 @@ from holdfast.errors import BadInput
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
 from holdfast.model.session import Session
-from holdfast.transcripts.jsonl import origin, plain
+from holdfast.transcripts.jsonl import origin, storable_id
 
 AGENT = "claude"
 INSIDE = "sdk"  # the part of a body that holds the entry
@@ -42,7 +42,7 @@ def events(
     if subpath:
         inside["subpath"] = subpath
     told[0][1][INSIDE] = inside
-    uuid, at = plain(entry.get("uuid")), timestamps.when_stamp(entry.get("timestamp"))
+    uuid, at = storable_id(entry.get("uuid")), timestamps.when_stamp(entry.get("timestamp"))
     at = at if at is None or at <= now else now  # a clock that is ahead would put the session first for ever
     place = (
         subpath if len(subpath) <= LONGEST_PLACE else blake2b(subpath.encode("utf-8", "replace")).hexdigest()
@@ -53,7 +53,7 @@ def events(
         # for only this one holds the entry.
         record = f"sdk:{generation}:{place}:{uuid}:{n}"
         found.append(
-            NewEvent(kind, body, at, origin=origin(AGENT, plain(native_id), record) if uuid else None)
+            NewEvent(kind, body, at, origin=origin(AGENT, storable_id(native_id), record) if uuid else None)
         )
     return found
 

@@ -35,7 +35,7 @@ async def catch_up(context: Context, task: Task, agent: Agent, native_id: str) -
     if found is None:
         return
     reader, place = found
-    known = await importer.past_of(context.store, task.session, reader)
+    known = await importer.load_known_events(context.store, task.session, reader)
     past = await _read(context, task, native_id, lambda: list(known.missing(reader.events(place))))
     if past is None:
         return

@@ -11,7 +11,7 @@ from holdfast import errors
 from holdfast.transcripts import file_backups, row_backups
 from holdfast.transcripts.file_backups import Change, FileBackups, FileCopy
 from holdfast.transcripts.reader import SessionRef, TranscriptReader
-from holdfast.transcripts.row_backups import RowBackup, RowComparison, SessionRows, put_back
+from holdfast.transcripts.row_backups import RowBackup, RowComparison, SessionRows, restore_rows
 
 log = logging.getLogger(__name__)
 
@@ -53,17 +53,17 @@ class TranscriptBackup:
 
     def exists(self) -> bool:
         """Whether any backup exists."""
-        return bool(self._files.known() or row_backups.known(self._folder))
+        return bool(self._files.known() or row_backups.row_backups_in(self._folder))
 
     def differences(self) -> list[BackupDifference]:
         """Compare everything that was backed up. Raises StoreUnreadable if a database cannot be read."""
-        found = [
+        differences = [
             BackupDifference(known.original, known.copy, change) for known, change in self._files.changes()
         ]
         for copy, share in self._rows():
-            change, gone = _compared(copy, share)
-            found.append(BackupDifference(copy.database, copy.path, change, len(gone)))
-        return found
+            change, missing = _compared(copy, share)
+            differences.append(BackupDifference(copy.database, copy.path, change, len(missing)))
+        return differences
 
     def restore(self, what: BackupDifference, at: str) -> str | None:
         """Restore one backup. A replaced file is kept, and its new path is returned. Rows replace nothing."""
@@ -71,12 +71,15 @@ class TranscriptBackup:
             return file_backups.restore(FileCopy(what.path, what.copy), at)
         for copy, share in self._rows():
             if copy.path == what.copy:
-                put_back(share, copy.rows(_compared(copy, share).gone))
+                restore_rows(share, copy.rows(_compared(copy, share).gone))
         return None
 
     def _rows(self) -> list[tuple[RowBackup, SessionRows]]:
         rows_in = self.reader.session_rows
-        return [(copy, rows_in(copy.database, self._native_id)) for copy in row_backups.known(self._folder)]
+        return [
+            (copy, rows_in(copy.database, self._native_id))
+            for copy in row_backups.row_backups_in(self._folder)
+        ]
 
 
 def _compared(copy: RowBackup, share: SessionRows) -> RowComparison:
@@ -85,5 +88,5 @@ def _compared(copy: RowBackup, share: SessionRows) -> RowComparison:
     except FileNotFoundError:
         return RowComparison("missing", [])
     except (apsw.Error, OSError) as problem:
-        said = " ".join(str(problem).split())
-        raise errors.StoreUnreadable(f"{share.database} cannot be read: {said}") from problem
+        reason = " ".join(str(problem).split())
+        raise errors.StoreUnreadable(f"{share.database} cannot be read: {reason}") from problem

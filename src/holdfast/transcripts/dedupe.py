@@ -33,9 +33,9 @@ _SAME = {
 class KnownEvents:
     """What a log holds, indexed to recognize the same events in a store."""
 
-    def __init__(self, said: Wording | None = None) -> None:
+    def __init__(self, wording: Wording | None = None) -> None:
         """`wording` returns a comparison key where an agent's stream and store word an event differently."""
-        self._wording = said
+        self._wording = wording
         self._origins: dict[Origin, bytes | None] = {}  # comparison key by origin; None once it is matched
         self._begun: dict[bytes, deque[str]] = {}  # calls of the log that no stored call has matched
         self._ended: set[str] = set()  # calls of the log that have a summary

@@ -57,23 +57,23 @@ class FileBackups:
         """
         durable_io.make_folder(self.folder)
         copied = 0
-        with _alone(self.folder):  # the worker of the last task may still copy when the next task starts
+        with _exclusive(self.folder):  # the worker of the last task may still copy when the next task starts
             self._places = self._read()
             for original in files:
                 entry = self._places.get(original) or _CopyRecord(self._free_name(original))
                 with suppress(FileNotFoundError):  # deleted since it was listed
-                    copied += _take(original, self._at(entry))
-                    told = os.path.getsize(self._at(entry)) if level else entry.level
-                    self._places[original] = _CopyRecord(entry.copy, told)
+                    copied += _copy_new(original, self._at(entry))
+                    size = os.path.getsize(self._at(entry)) if level else entry.level
+                    self._places[original] = _CopyRecord(entry.copy, size)
             self._write()
         return copied
 
     def is_level(self, files: Iterable[str]) -> bool:
         """Whether our log holds all content of these files; False if there are none."""
-        found = [(path, self._places.get(path)) for path in files]
-        return bool(found) and all(
+        entries = [(path, self._places.get(path)) for path in files]
+        return bool(entries) and all(
             entry is not None and entry.level is not None and _size(path) == entry.level
-            for path, entry in found
+            for path, entry in entries
         )
 
     def changes(self) -> list[tuple[FileCopy, Change]]:
@@ -104,7 +104,7 @@ class FileBackups:
 
 
 @contextmanager
-def _alone(folder: str) -> Iterator[None]:
+def _exclusive(folder: str) -> Iterator[None]:
     """Keep other processes from copying into this folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -122,25 +122,25 @@ def compare(original: str, copy: str) -> Change:
         return "missing"
     size, copied = os.path.getsize(original), os.path.getsize(copy)
     if size < copied:
-        return "shrunk" if _begins_alike(original, copy, size) else "rewritten"
-    if not _begins_alike(original, copy, copied):
+        return "shrunk" if _starts_alike(original, copy, size) else "rewritten"
+    if not _starts_alike(original, copy, copied):
         return "rewritten"
     return "same" if size == copied else "grown"
 
 
 def restore(known: FileCopy, at: str) -> str | None:
     """Restore a copy to its original path. An existing file is moved aside, and its new path is returned."""
-    kept = None
+    moved = None
     if os.path.exists(known.original):
-        kept = f"{known.original}.replaced-{at.replace(':', '')}"
-        durable_io.move(known.original, kept)
+        moved = f"{known.original}.replaced-{at.replace(':', '')}"
+        durable_io.move(known.original, moved)
     durable_io.make_folder(os.path.dirname(known.original))
     with open(known.copy, "rb") as file:
         durable_io.create(known.original, iter(lambda: file.read(_PIECE), b""))
-    return kept
+    return moved
 
 
-def _take(original: str, copy: str) -> int:
+def _copy_new(original: str, copy: str) -> int:
     change = compare(original, copy)
     if change == "same" or change == "missing":
         return 0
@@ -167,7 +167,7 @@ def _append(original: str, copy: str) -> int:
         return target.tell() - before
 
 
-def _begins_alike(one: str, other: str, length: int) -> bool:
+def _starts_alike(one: str, other: str, length: int) -> bool:
     with open(one, "rb") as left, open(other, "rb") as right:
         while length > 0:
             piece = min(_PIECE, length)

@@ -28,18 +28,18 @@ class TranscriptImport(NamedTuple):
     events: int  # number of events added
 
 
-Came = TranscriptImport | errors.HoldfastError | OSError
+ImportOutcome = TranscriptImport | errors.HoldfastError | OSError
 
 
-async def adopt_all(
+async def import_sessions(
     store: Store,
     reader: TranscriptReader,
-    places: Sequence[SessionRef],
+    refs: Sequence[SessionRef],
     *,
     host: str,
     protocol: Callable[[SessionRef], str | None],
     check_id: Callable[[SessionRef], None],
-) -> list[Came]:
+) -> list[ImportOutcome]:
     """Import each native session: create a session for it, or add the events that ours lacks.
 
     `check_id` refuses a session whose id its agent cannot have.
@@ -47,7 +47,7 @@ async def adopt_all(
     The last commit of every session is sent to the store in one batch at the end. A session that fails does
     not stop the others.
     """
-    came: list[Came] = []
+    came: list[ImportOutcome] = []
     ends: dict[int, Commit] = {}
 
     async def settle() -> None:
@@ -56,12 +56,12 @@ async def adopt_all(
                 came[number] = answer
         ends.clear()
 
-    for ref in places:
-        if any(places[number].native_id == ref.native_id for number in ends):
+    for ref in refs:
+        if any(refs[number].native_id == ref.native_id for number in ends):
             await settle()  # this one must find the session that the earlier one creates
         try:
             check_id(ref)
-            adopted, end = await _adopt(store, reader, ref, host, protocol(ref))
+            adopted, end = await _import_session(store, reader, ref, host, protocol(ref))
         except (errors.Refused, errors.BadInput, errors.StoreUnreadable, OSError) as problem:
             came.append(problem)
             continue
@@ -72,7 +72,7 @@ async def adopt_all(
     return came
 
 
-async def _adopt(
+async def _import_session(
     store: Store, reader: TranscriptReader, ref: SessionRef, host: str, protocol: str | None
 ) -> tuple[TranscriptImport, Commit]:
     """Import one session; return the result and the commit that is still to do."""
@@ -92,7 +92,7 @@ async def _adopt(
     token = SeeToken(agent=ref.agent, native_id=ref.native_id, protocol=protocol, seen_in="import")
     # The token is in the first commit, so a later import finds a partial one after a crash and completes it.
     first = Commit(session, [created, token])
-    count, end = await put_replayed(store, first, reader.events(ref), border(ref))
+    count, end = await append_replayed(store, first, reader.events(ref), replay_marker(ref))
     return TranscriptImport(session, True, count), end
 
 
@@ -105,7 +105,7 @@ async def replay(
     lacks. After a crash the same call adds only what is still missing.
     """
     first = Commit(task.session, (), task.id, task.generation)
-    count, end = await put_replayed(store, first, events, border(ref), known.unmarked)
+    count, end = await append_replayed(store, first, events, replay_marker(ref), known.unmarked)
     if end.entries:
         await store.commit(end)
     return count
@@ -114,12 +114,12 @@ async def replay(
 async def _replay(
     store: Store, first: Commit, reader: TranscriptReader, ref: SessionRef
 ) -> tuple[int, Commit]:
-    known = await past_of(store, first.session, reader)
+    known = await load_known_events(store, first.session, reader)
     missing = known.missing(reader.events(ref))
-    return await put_replayed(store, first, missing, border(ref), known.unmarked)
+    return await append_replayed(store, first, missing, replay_marker(ref), known.unmarked)
 
 
-async def put_replayed(
+async def append_replayed(
     store: Store, first: Commit, events: Iterable[NewEvent], end: NewEvent, unmarked: bool = False
 ) -> tuple[int, Commit]:
     """Append events after the entries of the first commit.
@@ -140,14 +140,16 @@ async def put_replayed(
     return count, replace(first, entries=entries)
 
 
-def border(ref: SessionRef) -> NewEvent:
+def replay_marker(ref: SessionRef) -> NewEvent:
     """The notice after replayed events."""
     text = f"Replayed from session {ref.native_id}"
     body = {"text": text, "code": REPLAY_MARKER, "native_id": ref.native_id, "path": ref.path}
     return NewEvent("notice", body, replayed=True)
 
 
-async def past_of(store: Store, session: str, reader: TranscriptReader | None = None) -> KnownEvents:
+async def load_known_events(
+    store: Store, session: str, reader: TranscriptReader | None = None
+) -> KnownEvents:
     """Load what a session's log holds, to compare it with the agent's store."""
     known = KnownEvents(reader.wording if reader is not None else None)
     after = 0

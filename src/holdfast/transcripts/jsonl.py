@@ -32,21 +32,21 @@ _decode = msgspec.json.Decoder().decode
 def parse(line: bytes) -> dict[str, Any] | NewEvent:
     """The JSON object on a line, or a `notice` whose code says why there is none."""
     if len(line) > LONGEST:
-        return _line_odd(line, "too_long", f"a line of {len(line):,} bytes is only in the spool")
+        return _unreadable(line, "too_long", f"a line of {len(line):,} bytes is only in the spool")
     try:
         value = _value(line)
     except UnicodeDecodeError:
-        return _line_odd(line, "not_utf8")
+        return _unreadable(line, "not_utf8")
     except (ValueError, RecursionError):
-        return _line_odd(line, "not_json")
+        return _unreadable(line, "not_json")
     if type(value) is not dict:
-        return _line_odd(line, "not_json")
+        return _unreadable(line, "not_json")
     if line.count(b"[") + line.count(b"{") > DEEPEST and is_deep(value, DEEPEST):
-        return _line_odd(line, "too_deep")
+        return _unreadable(line, "too_deep")
     return value
 
 
-def word(record: dict[str, Any], key: str) -> str:
+def text_field(record: dict[str, Any], key: str) -> str:
     """A field that should be text; empty for any other type, which may not even be hashable."""
     value = record.get(key)
     return value if isinstance(value, str) else ""
@@ -67,7 +67,7 @@ def error(code: str, text: str, **facts: Any) -> NewEvent:
     return NewEvent("error", {"text": text, "code": code, **facts})
 
 
-def shown(record: dict[str, Any]) -> str:
+def preview(record: dict[str, Any]) -> str:
     """The beginning of a record's JSON."""
     whole = encode(record).decode()
     return whole if len(whole) <= SHOWN else whole[: SHOWN - 1] + "…"
@@ -75,10 +75,10 @@ def shown(record: dict[str, Any]) -> str:
 
 def unknown(record: dict[str, Any]) -> NewEvent:
     """A notice for a record of an unknown kind."""
-    return notice_event("unknown_record", shown(record))
+    return notice_event("unknown_record", preview(record))
 
 
-def plain(value: Any) -> str | None:
+def storable_id(value: Any) -> str | None:
     """An id exactly as the agent sent it, if every store can hold it; else None."""
     if not isinstance(value, str) or not value:
         return None
@@ -91,7 +91,7 @@ def plain(value: Any) -> str | None:
 
 def origin(agent: str, native_id: str | None, record_id: str) -> Origin | None:
     """The origin of an event, if the agent's ids can be stored."""
-    if native_id is None or plain(record_id) is None:
+    if native_id is None or storable_id(record_id) is None:
         return None
     return Origin(agent, native_id, record_id)
 
@@ -118,10 +118,10 @@ def _finite(number: str) -> float:
     return value
 
 
-def _line_odd(line: bytes, code: str, text: str | None = None) -> NewEvent:
+def _unreadable(line: bytes, code: str, text: str | None = None) -> NewEvent:
     if text is None:
-        shown = line[: SHOWN * 4].decode(errors="replace")
-        text = shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"
+        beginning = line[: SHOWN * 4].decode(errors="replace")
+        text = beginning if len(beginning) <= SHOWN else beginning[: SHOWN - 1] + "…"
     body: dict[str, Any] = {"text": text, "code": code, "bytes": len(line)}
     if len(line) <= KEPT:
         body["raw"] = base64.b64encode(line).decode()
@@ -193,7 +193,7 @@ def read(
         number += 1
 
 
-def of(raw: bytes, starts: Starts = ANY, accepts: Accepts = bool) -> Iterator[JsonlLine]:
+def parse_line(raw: bytes, starts: Starts = ANY, accepts: Accepts = bool) -> Iterator[JsonlLine]:
     """Parse one line, given without its newline."""
     if raw and not raw.isspace() and len(raw) <= LONGEST:
         yield from _line(raw, 0, 0, starts, accepts, True)
@@ -215,13 +215,13 @@ def _line(
     if isinstance(value, dict):
         yield JsonlLine(number=number, offset=offset, size=len(raw), value=value, ended=ended)
         return
-    for begin, end, found in _pieces(raw, starts, accepts, ended):
+    for begin, end, record in _pieces(raw, starts, accepts, ended):
         piece = raw[begin:end]
         last = not ended and end == len(raw)
         at = offset + begin
-        if found is not None:
+        if record is not None:
             yield JsonlLine(
-                number=number, offset=at, size=len(piece), value=found, problem=GLUED, ended=not last
+                number=number, offset=at, size=len(piece), value=record, problem=GLUED, ended=not last
             )
         elif not piece.strip(b"\0 \t\r\n"):
             odd = notice_event(NULS if last else BAD, f"{len(piece):,} blank bytes", bytes=len(piece))
@@ -231,15 +231,15 @@ def _line(
             )
         else:
             problem = TORN if last else BAD
-            odd = value if (begin, end) == (0, len(raw)) else _odd(piece)
+            odd = value if (begin, end) == (0, len(raw)) else _piece_notice(piece)
             yield JsonlLine(
                 number=number, offset=at, size=len(piece), problem=problem, odd=odd, ended=not last
             )
 
 
-def _odd(piece: bytes) -> NewEvent:
-    told = parse(piece)
-    return told if isinstance(told, NewEvent) else notice_event(BAD, shown(told))
+def _piece_notice(piece: bytes) -> NewEvent:
+    parsed = parse(piece)
+    return parsed if isinstance(parsed, NewEvent) else notice_event(BAD, preview(parsed))
 
 
 def _pieces(
@@ -256,10 +256,10 @@ def _pieces(
             yield position, end, None
             lost = position = end
             continue
-        found = _record(raw, position) if raw.startswith(b"{", position) and tries < _TRIES else None
+        record = _record(raw, position) if raw.startswith(b"{", position) and tries < _TRIES else None
         tries += 1
-        if found is not None and (lost == position or _is_own(raw, found, accepts, ended)):
-            end, value = found
+        if record is not None and (lost == position or _is_own(raw, record, accepts, ended)):
+            end, value = record
             if raw[lost:position].strip():
                 yield lost, position, None
             yield position, end, value
@@ -281,23 +281,23 @@ def _record(raw: bytes, begin: int) -> tuple[int, dict[str, Any]] | None:
         return None
     if not isinstance(value, dict):
         return None
-    found = parse(raw[begin:end])  # the same limits as for every line
-    return (end, found) if isinstance(found, dict) else None
+    parsed = parse(raw[begin:end])  # the same limits as for every line
+    return (end, parsed) if isinstance(parsed, dict) else None
 
 
-def _is_own(raw: bytes, found: tuple[int, dict[str, Any]], accepts: Accepts, ended: bool) -> bool:
+def _is_own(raw: bytes, record: tuple[int, dict[str, Any]], accepts: Accepts, ended: bool) -> bool:
     """Whether an object after torn bytes is a record and not a part of the torn one.
 
     It was written whole: it ends with its newline, or another record is glued to it.
     """
-    end, value = found
+    end, value = record
     rest = raw[end:].lstrip()
     return accepts(value) and (rest.startswith((b"{", b"\0")) if rest else ended)
 
 
 def _next(raw: bytes, begin: int, starts: Starts) -> int:
-    found = [raw.find(start, begin) for start in (*starts, b"\0")]
-    return min((place for place in found if place >= 0), default=len(raw))
+    positions = [raw.find(start, begin) for start in (*starts, b"\0")]
+    return min((position for position in positions if position >= 0), default=len(raw))
 
 
 def _past_space(raw: bytes, position: int) -> int:

@@ -52,14 +52,19 @@ class SessionRows:
     """The rows of one session in one database, read from a private copy of it."""
 
     def __init__(
-        self, database: str, native_id: str, tables: tuple[SessionTable, ...], mine: str, kept: SnapshotCache
+        self,
+        database: str,
+        native_id: str,
+        tables: tuple[SessionTable, ...],
+        mine: str,
+        snapshots: SnapshotCache,
     ):
         """`mine` selects the session's ids, where `?1` is its own id; they are ids of the first table."""
         self.database = database
         self.native_id = native_id
         self.tables = tables
         self._mine = mine
-        self._kept = kept
+        self._kept = snapshots
 
     @property
     def own(self) -> tuple[str, Key]:
@@ -80,26 +85,26 @@ class SessionRows:
 
     def _rows_in(self, db: apsw.Connection) -> Iterator[SessionRow]:
         for table, names in self._known(db):
-            told = ", ".join(f"typeof({quoted(name)}), {_exact(name)}" for name in names)
+            columns_sql = ", ".join(f"typeof({quoted(name)}), {_exact(name)}" for name in names)
             where = table.where or f"{quoted(table.owner or '')} in mine"
-            sql = f"with recursive mine(id) as ({self._mine}) select {told} from {table.name} where {where}"
-            for found in db.execute(sql, (self.native_id,)):
+            sql = f"with recursive mine(id) as ({self._mine}) select {columns_sql} from {table.name} where {where}"
+            for row in db.execute(sql, (self.native_id,)):
                 values = {
-                    name: plain(kind, value)
-                    for name, kind, value in zip(names, found[::2], found[1::2], strict=True)
+                    name: to_json(kind, value)
+                    for name, kind, value in zip(names, row[::2], row[1::2], strict=True)
                 }
                 yield SessionRow(table.name, key_of(table, values), values)
 
     def _known(self, db: apsw.Connection) -> list[tuple[SessionTable, list[str]]]:
         """The tables that this database has, with their columns; without the lasting ones it is unknown."""
-        found = []
+        tables = []
         for table in self.tables:
             names = columns(db, table.name)
             if set(table.key) <= set(names) and (table.owner is None or table.owner in names):
-                found.append((table, names))
+                tables.append((table, names))
             elif table.under is None:
                 raise errors.StoreUnreadable(f"{self.database} has no table {table.name} in a known form")
-        return found
+        return tables
 
 
 def key_of(table: SessionTable, values: Values) -> Key:
@@ -109,7 +114,7 @@ def key_of(table: SessionTable, values: Values) -> Key:
 
 def columns(db: apsw.Connection, table: str) -> list[str]:
     """The stored columns of a table; empty if the table does not exist."""
-    return [str(found[1]) for found in db.execute(f"pragma table_info({table})")]
+    return [str(column[1]) for column in db.execute(f"pragma table_info({table})")]
 
 
 def quoted(name: str) -> str:
@@ -117,7 +122,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def plain(kind: str, value: Any) -> Any:
+def to_json(kind: str, value: Any) -> Any:
     """A value in a form that JSON can hold; `exact` reverses it."""
     if kind == "text":
         try:
@@ -131,14 +136,14 @@ def plain(kind: str, value: Any) -> Any:
     return value
 
 
-def exact(value: Any) -> tuple[str, Any]:
+def from_json(value: Any) -> tuple[str, Any]:
     """The SQL expression and the value to insert."""
     if not isinstance(value, dict):
         return "?", value
-    ((kind, told),) = value.items()
+    ((kind, content),) = value.items()
     if kind == "real":
-        return "?", float(told)
-    return ("cast(? as text)" if kind == "text" else "?"), base64.b64decode(told)
+        return "?", float(content)
+    return ("cast(? as text)" if kind == "text" else "?"), base64.b64decode(content)
 
 
 def _exact(name: str) -> str:
@@ -191,9 +196,9 @@ class RowBackup:
     @classmethod
     def of(cls, folder: str, database: str) -> RowBackup:
         """The backup of that database in a session's folder, or where it would be."""
-        for found in known(folder):
-            if found.database == database:
-                return found
+        for backup in row_backups_in(folder):
+            if backup.database == database:
+                return backup
         base = os.path.basename(database)
         names = chain([f"{base}.jsonl"], (f"{number}-{base}.jsonl" for number in count(2)))
         paths = (os.path.join(folder, FOLDER, name) for name in names)
@@ -219,37 +224,37 @@ class RowBackup:
 
     def compare(self, share: SessionRows) -> RowComparison:
         """Compare the rows with the backup. Raises apsw.Error if the database cannot be read."""
-        seen = self._seen(share)
+        before = self._seen(share)
         there: set[tuple[str, Key]] = set()
         changed = False
         for row in share.rows():
-            place = (row.table, row.key)
-            there.add(place)
-            changed = changed or place not in seen or seen[place].digest != _digest(_line(row))
-        gone = {place for place in seen if place not in there}
-        if not any(share.is_lasting(table) for table, _ in gone):
+            position = (row.table, row.key)
+            there.add(position)
+            changed = changed or position not in before or before[position].digest != _digest(_line(row))
+        missing = {position for position in before if position not in there}
+        if not any(share.is_lasting(table) for table, _ in missing):
             return RowComparison("grown" if changed else "same", [])
-        if share.own in gone:
-            return RowComparison("missing", _back(share, seen, gone))
-        if any(share.is_lasting(table) and (table, key) not in seen for table, key in there):
+        if share.own in missing:
+            return RowComparison("missing", _rows_to_restore(share, before, missing))
+        if any(share.is_lasting(table) and (table, key) not in before for table, key in there):
             return RowComparison("rewritten", [])
-        return RowComparison("shrunk", _back(share, seen, gone))
+        return RowComparison("shrunk", _rows_to_restore(share, before, missing))
 
-    def rows(self, places: Iterable[RowPosition]) -> Iterator[SessionRow]:
+    def rows(self, positions: Iterable[RowPosition]) -> Iterator[SessionRow]:
         """The last states of these rows."""
         with open(self.path, "rb") as file:
-            for place in places:
-                file.seek(place.at)
-                yield SessionRow(place.table, place.key, _decode(file.readline())["row"])
+            for position in positions:
+                file.seek(position.at)
+                yield SessionRow(position.table, position.key, _decode(file.readline())["row"])
 
     def _news(self, share: SessionRows) -> Iterator[bytes]:
-        seen = self._seen(share)
+        known_rows = self._seen(share)
         there: set[tuple[str, Key]] = set()
         try:
             for row in share.rows():
                 there.add((row.table, row.key))
                 line = _line(row)
-                before = seen.get((row.table, row.key))
+                before = known_rows.get((row.table, row.key))
                 if before is None or before.digest != _digest(line):
                     yield line
         except DAMAGE:  # keep what was read; nothing is known to be deleted
@@ -257,41 +262,43 @@ class RowBackup:
         if share.own not in there:  # deleted: keep its last state
             return
         keys = {table.name: table.key for table in share.tables}
-        for table, key in (place for place in seen if place not in there):
+        for table, key in (position for position in known_rows if position not in there):
             yield _encode({"table": table, "gone": dict(zip(keys[table], key, strict=True))})
 
     def _seen(self, share: SessionRows) -> _All:
         """The rows that existed at the last backup."""
         tables = {table.name: table for table in share.tables}
-        seen: _All = {}
+        rows: _All = {}
         for at, line in _lines(self.path):
-            told = _told(line)
-            table = tables.get(told.get("table", ""))
+            change = _parse_change(line)
+            table = tables.get(change.get("table", ""))
             if table is None:
                 continue
-            if isinstance(values := told.get("row"), dict):
-                seen[(table.name, key_of(table, values))] = _BackedUpRow(_digest(line), at)
-            elif isinstance(values := told.get("gone"), dict):
-                seen.pop((table.name, key_of(table, values)), None)
-        return seen
+            if isinstance(values := change.get("row"), dict):
+                rows[(table.name, key_of(table, values))] = _BackedUpRow(_digest(line), at)
+            elif isinstance(values := change.get("gone"), dict):
+                rows.pop((table.name, key_of(table, values)), None)
+        return rows
 
     def _size(self) -> int:
         return os.path.getsize(self.path) if os.path.exists(self.path) else 0
 
 
-def known(folder: str) -> list[RowBackup]:
+def row_backups_in(folder: str) -> list[RowBackup]:
     """The row backups in a session's folder."""
-    found = []
+    backups = []
     with suppress(FileNotFoundError):
         for name in sorted(os.listdir(os.path.join(folder, FOLDER))):
             path = os.path.join(folder, FOLDER, name)
             _, first = next(_lines(path), (0, b""))
-            if isinstance(database := _told(first).get("database"), str):
-                found.append(RowBackup(path, database))
-    return found
+            if isinstance(database := _parse_change(first).get("database"), str):
+                backups.append(RowBackup(path, database))
+    return backups
 
 
-def _back(share: SessionRows, seen: _All, gone: Collection[tuple[str, Key]]) -> list[RowPosition]:
+def _rows_to_restore(
+    share: SessionRows, before: _All, missing: Collection[tuple[str, Key]]
+) -> list[RowPosition]:
     """The rows to restore.
 
     A row that may be deleted alone comes back only if the row above it was deleted too.
@@ -299,9 +306,9 @@ def _back(share: SessionRows, seen: _All, gone: Collection[tuple[str, Key]]) -> 
     back: dict[str, list[RowPosition]] = {}
     for table in share.tables:
         if table.under is None or back.get(table.under):
-            found = (place for place in gone if place[0] == table.name)
-            back[table.name] = [RowPosition(*place, seen[place].at) for place in found]
-    return [place for table in share.tables for place in back.get(table.name, ())]
+            positions = (position for position in missing if position[0] == table.name)
+            back[table.name] = [RowPosition(*position, before[position].at) for position in positions]
+    return [position for table in share.tables for position in back.get(table.name, ())]
 
 
 def _line(row: SessionRow) -> bytes:
@@ -312,7 +319,7 @@ def _digest(line: bytes) -> bytes:
     return hashlib.blake2b(line, digest_size=16).digest()
 
 
-def _told(line: bytes) -> dict[str, Any]:
+def _parse_change(line: bytes) -> dict[str, Any]:
     try:
         return _decode(line)
     except msgspec.DecodeError:
@@ -340,7 +347,7 @@ def _ends_whole(path: str) -> bool:
 PATIENCE_MS = 2000
 
 
-def put_back(share: SessionRows, rows: Iterable[SessionRow]) -> None:
+def restore_rows(share: SessionRows, rows: Iterable[SessionRow]) -> None:
     """Insert these rows. Existing rows and all rows of other sessions stay as they are."""
     _refuse(share)
     try:
@@ -355,9 +362,9 @@ def put_back(share: SessionRows, rows: Iterable[SessionRow]) -> None:
             f"{share.database} is locked by its own tool", hint="stop the tool first"
         ) from None
     except apsw.Error as problem:
-        said = " ".join(str(problem).split())
+        reason = " ".join(str(problem).split())
         raise errors.Refused(
-            f"{share.database} refuses these rows, and nothing was changed: {said}",
+            f"{share.database} refuses these rows, and nothing was changed: {reason}",
             hint="our backup is complete; `holdfast log` shows the conversation",
         ) from None
 
@@ -388,7 +395,7 @@ def _insert(db: apsw.Connection, share: SessionRows, rows: Iterable[SessionRow])
     for row in rows:
         # A later version of the tool may have dropped a column.
         values = {name: value for name, value in row.values.items() if name in names[row.table]}
-        parts = [exact(value) for value in values.values()]
+        parts = [from_json(value) for value in values.values()]
         shared = " or ignore" if tables[row.table].owner is None else ""
         db.execute(
             f"insert{shared} into {row.table} ({', '.join(map(quoted, values))})"

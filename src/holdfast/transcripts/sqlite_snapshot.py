@@ -33,16 +33,16 @@ def folder() -> Iterator[str]:
     """A new private folder. Folders of processes that no longer exist are removed."""
     base = tempfile.gettempdir()
     _sweep(base)
-    made = tempfile.mkdtemp(prefix=PREFIX, dir=base)
+    path = tempfile.mkdtemp(prefix=PREFIX, dir=base)
     try:
-        held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
-            yield made
+            yield path
         finally:
             os.close(held)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _sweep(base: str) -> None:
@@ -122,21 +122,21 @@ class SnapshotCache:
         if last is not None and last[0] == source and last[1].seen == _signature(source):
             return last[1]
         self._last = None
-        made = SqliteSnapshot(source)
-        self._last = (source, made)
-        return made
+        snapshot = SqliteSnapshot(source)
+        self._last = (source, snapshot)
+        return snapshot
 
 
 def _signature(source: str) -> list[tuple[int, int, int]]:
-    found = []
+    parts = []
     for ending in ("", "-journal", "-wal"):
         try:
             what = os.stat(os.path.realpath(source) + ending)
         except OSError:
-            found.append((0, 0, 0))
+            parts.append((0, 0, 0))
         else:
-            found.append((what.st_ino, what.st_size, what.st_mtime_ns))
-    return found
+            parts.append((what.st_ino, what.st_size, what.st_mtime_ns))
+    return parts
 
 
 def open_copy(copy: str) -> apsw.Connection:

@@ -74,29 +74,29 @@ class TurnTracker:
 
     def problems(self) -> list[TranscriptProblem]:
         """What is wrong, once all turns are closed."""
-        found = []
+        problems = []
         if self.dangling:
             named = ", ".join(str(call["name"]) for call in self.dangling[:5])
             calls = [call["call"] for call in self.dangling]
-            found.append(
+            problems.append(
                 TranscriptProblem("dangling_call", f"calls without a result ({named})", {"calls": calls})
             )
-        return found + self._last()
+        return problems + self._last()
 
     def _last(self) -> list[TranscriptProblem]:
-        turn, shown = self.now, {"turn": self.now.number}
+        turn, evidence = self.now, {"turn": self.now.number}
         if not self.count:
             return [] if turn.did else [TranscriptProblem("no_messages", "it has no messages")]
         if turn.ended == ABORTED:
-            return [TranscriptProblem("interrupted_on_purpose", "the user stopped the last turn", shown)]
+            return [TranscriptProblem("interrupted_on_purpose", "the user stopped the last turn", evidence)]
         if turn.ended == FAILED:
-            return [TranscriptProblem("ended_in_api_error", f"the last turn failed: {turn.reason}", shown)]
+            return [TranscriptProblem("ended_in_api_error", f"the last turn failed: {turn.reason}", evidence)]
         if turn.open:
             return []
         if not turn.did:
-            return [TranscriptProblem("no_reply", "the last prompt has no answer", shown)]
+            return [TranscriptProblem("no_reply", "the last prompt has no answer", evidence)]
         if turn.ended != COMPLETE:
-            return [TranscriptProblem("turn_unfinished", "the last turn has no recorded end", shown)]
+            return [TranscriptProblem("turn_unfinished", "the last turn has no recorded end", evidence)]
         return []
 
 

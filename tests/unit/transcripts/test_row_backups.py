@@ -142,7 +142,7 @@ def test_only_what_is_new_is_copied_and_reading_changes_nothing(case: Case) -> N
     assert case.native().take(case.place()) > 1000
     assert case.native().take(case.place()) == 0 and case.changes() == ["same"]
     assert {e.name: (e.stat().st_mtime_ns, e.stat().st_size) for e in os.scandir(case.root)} == before
-    (copy,) = row_backups.known(case.folder)
+    (copy,) = row_backups.row_backups_in(case.folder)
     with open(copy.path) as file:
         text = file.read()
     assert "THE-SECRET" not in text and "ses_other" not in text and "keep0001" not in text
@@ -209,7 +209,7 @@ def test_a_session_deleted_while_it_is_copied_keeps_its_last_state(case: Case) -
 def test_a_torn_copy_is_gone_on_with(case: Case) -> None:
     case.native().take(case.place())
     events = case.events()
-    (copy,) = row_backups.known(case.folder)
+    (copy,) = row_backups.row_backups_in(case.folder)
     os.truncate(copy.path, os.path.getsize(copy.path) - 7)
     assert case.changes() == ["grown"]
     assert case.native().take(case.place()) > 0 and case.changes() == ["same"]
@@ -368,7 +368,7 @@ def test_a_copy_of_each_database_of_one_session(tmp_path: Path) -> None:
     shutil.copytree(case.root, os.path.dirname(moved))
     there = case._replace(root=os.path.dirname(moved), database=moved)
     there.native().take(there.place())
-    assert {copy.database for copy in row_backups.known(case.folder)} == {case.database, moved}
+    assert {copy.database for copy in row_backups.row_backups_in(case.folder)} == {case.database, moved}
 
 
 def test_a_database_that_is_not_known_or_gone_stops_nothing(

@@ -28,17 +28,17 @@ def block_text(block: Any) -> str:
     return f"[{kind} {what}]" if isinstance(what, str) else f"[{kind}]"
 
 
-def shown(content: Any) -> str:
+def shown_text(content: Any) -> str:
     """The text blocks of a tool call's content."""
     parts = [block_text(item.get("content")) for item in _items(content) if item.get("type") == "content"]
     return "\n".join(part for part in parts if part)
 
 
-def printed(update: dict[str, Any]) -> str:
+def terminal_output(update: dict[str, Any]) -> str:
     """What the agent's own terminal printed; codex-acp reports it beside the content."""
     meta = update.get("_meta")
-    told = meta if isinstance(meta, dict) else {}
-    for piece in (told.get("terminal_output_delta"), told.get("terminal_output")):
+    fields = meta if isinstance(meta, dict) else {}
+    for piece in (fields.get("terminal_output_delta"), fields.get("terminal_output")):
         if isinstance(piece, dict) and isinstance(data := piece.get("data"), str):
             return data
     return ""
@@ -68,7 +68,7 @@ def raw_text(output: Any) -> str:
     return encode(output).decode()
 
 
-def mended(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Join the surrogate pairs that were split between two chunks.
 
     A stream may split inside an emoji. Each half is a lone surrogate, and the store refuses two halves in a
@@ -106,17 +106,17 @@ def tool_name(update: dict[str, Any], first: bool) -> str | None:
         for inner in (meta, *meta.values()):
             if isinstance(inner, dict) and isinstance(name := inner.get("toolName"), str) and name:
                 return name
-    if isinstance(call := update.get("toolCallId"), str) and (told := _TOLD_BY_ID.fullmatch(call)):
-        return told["name"]
+    if isinstance(call := update.get("toolCallId"), str) and (match := _TOLD_BY_ID.fullmatch(call)):
+        return match["name"]
     title = update.get("title")
     if first and update.get("status") == "pending" and isinstance(title, str) and _WORD.fullmatch(title):
         return title
     return None
 
 
-def call_id(told: str) -> str:
+def call_id(agent_id: str) -> str:
     """A call's id without its turn number: Kimi sends `0:call_x` live and `1:call_x` in a replay."""
-    return _TURN.sub("", told, count=1)
+    return _TURN.sub("", agent_id, count=1)
 
 
 class AcpOrigins:
@@ -127,19 +127,21 @@ class AcpOrigins:
         self._task = task
         self.native_id: str | None = None
 
-    def of(self, kind: str, told: str, part: int | None = None) -> Origin | None:
+    def of(self, kind: str, agent_id: str, part: int | None = None) -> Origin | None:
         """The origin of something with an id of the agent.
 
         An origin is stored once per session, so an id that may be a counter (`call_1`, which restarts in
         every process) is valid for this task only.
         """
-        if self.native_id is None or not _PLAIN.fullmatch(told):
+        if self.native_id is None or not _PLAIN.fullmatch(agent_id):
             return None
-        record = f"{kind}:{told}" if part is None else f"{kind}:{told}:{part}"
-        return Origin(self._agent, self.native_id, record if _LONG.search(told) else f"{self._task}:{record}")
+        record = f"{kind}:{agent_id}" if part is None else f"{kind}:{agent_id}:{part}"
+        return Origin(
+            self._agent, self.native_id, record if _LONG.search(agent_id) else f"{self._task}:{record}"
+        )
 
-    def here(self, kind: str, told: str) -> Origin | None:
+    def here(self, kind: str, number: str) -> Origin | None:
         """The origin of something that is numbered in this process only."""
-        if self.native_id is None or not _PLAIN.fullmatch(told):
+        if self.native_id is None or not _PLAIN.fullmatch(number):
             return None
-        return Origin(self._agent, self.native_id, f"{self._task}:{kind}:{told}")
+        return Origin(self._agent, self.native_id, f"{self._task}:{kind}:{number}")

@@ -128,10 +128,10 @@ class AcpDriver:
         info = result.get("agentInfo")
         self._agent_name = str(info.get("name")) if isinstance(info, dict) else ""
         params: dict[str, Any] = {"cwd": self._job.cwd, "mcpServers": []}
-        can = result.get("agentCapabilities")
-        offered = can if isinstance(can, dict) else {}
-        told = offered.get("sessionCapabilities")
-        session = told if isinstance(told, dict) else {}
+        capabilities = result.get("agentCapabilities")
+        offered = capabilities if isinstance(capabilities, dict) else {}
+        listed = offered.get("sessionCapabilities")
+        session = listed if isinstance(listed, dict) else {}
         if self._job.fork_of is not None:
             if session.get("fork") is None:
                 return DriverOutput(self._fail("fork_failed", "the agent cannot fork a conversation"))
@@ -161,8 +161,8 @@ class AcpDriver:
         if not isinstance(native_id, str) or not _is_id(native_id):
             return DriverOutput(self._fail("no_session", "the agent sent no session id"))
         self.native_id = self._origins.native_id = native_id
-        seen = SeeToken(agent=self._job.agent, native_id=native_id, protocol="acp", seen_in="stream")
-        entries: list[Entry] = [seen, *([] if asked is None else [resumed(native_id)])]
+        token = SeeToken(agent=self._job.agent, native_id=native_id, protocol="acp", seen_in="stream")
+        entries: list[Entry] = [token, *([] if asked is None else [resumed(native_id)])]
         prompt = [{"type": "text", "text": self._job.prompt}]
         line = self._peer.request("session/prompt", {"sessionId": native_id, "prompt": prompt})
         if method == "session/load" and self._agent_name in _REPLAYS_LATE and not self._told_commands:
@@ -187,15 +187,15 @@ class AcpDriver:
         updates = self._updates
         return not updates.did_anything or (not updates.spoke and self._agent_name in _SILENT_FAILURE)
 
-    def _on_error(self, method: str, told: Any) -> list[Entry]:
+    def _on_error(self, method: str, problem: Any) -> list[Entry]:
         if method in ("session/load", "session/resume"):
             # Never fall back to session/new in silence: that would lose the conversation.
-            return self._fail("resume_failed", jsonrpc.text_of(told))
+            return self._fail("resume_failed", jsonrpc.error_text(problem))
         if method == "session/fork":
-            return self._fail("fork_failed", jsonrpc.text_of(told))
-        entries = self._accept() if method == "session/prompt" and jsonrpc.was_taken(told) else []
-        code = "auth_required" if jsonrpc.number_of(told) == jsonrpc.AUTH_REQUIRED else "agent_error"
-        return [*entries, *self._fail(code, jsonrpc.text_of(told))]
+            return self._fail("fork_failed", jsonrpc.error_text(problem))
+        entries = self._accept() if method == "session/prompt" and jsonrpc.was_accepted(problem) else []
+        code = "auth_required" if jsonrpc.error_code(problem) == jsonrpc.AUTH_REQUIRED else "agent_error"
+        return [*entries, *self._fail(code, jsonrpc.error_text(problem))]
 
     def _fail(self, code: str, text: str) -> list[Entry]:
         entries: list[Entry] = [*self._updates.flush(), error(code, text)]
@@ -252,8 +252,8 @@ class AcpDriver:
         return DriverOutput(sends=[line])
 
     def _on_permission_request(self, request: int | str, params: dict[str, Any]) -> DriverOutput:
-        told = params.get("toolCall")
-        update = told if isinstance(told, dict) else {}
+        call_update = params.get("toolCall")
+        update = call_update if isinstance(call_update, dict) else {}
         entries: list[Entry] = [*self._accept(), *self._updates.flush()]
         entries += self._updates.calls.on_update(update, asked=True)
         call = self._updates.calls.get(update.get("toolCallId"))

@@ -58,18 +58,18 @@ AUTH_REQUIRED = -32000
 _NOT_TAKEN = frozenset({AUTH_REQUIRED, -32600, -32601, -32602, -32700})
 
 
-def number_of(problem: Any) -> int | None:
+def error_code(problem: Any) -> int | None:
     """An error's code."""
     number = problem.get("code") if isinstance(problem, dict) else None
     return number if type(number) is int else None
 
 
-def was_taken(problem: Any) -> bool:
+def was_accepted(problem: Any) -> bool:
     """Whether the agent had accepted the request before it failed."""
-    return number_of(problem) not in _NOT_TAKEN
+    return error_code(problem) not in _NOT_TAKEN
 
 
-def text_of(problem: Any) -> str:
+def error_text(problem: Any) -> str:
     """An error's message, with the details in its data."""
     if not isinstance(problem, dict):
         return str(problem)
@@ -86,6 +86,6 @@ def _inner(text: str) -> str:
         inner = decode(text)
     except (ValueError, RecursionError):
         return text
-    told = inner.get("error") if isinstance(inner, dict) else None
-    message = told.get("message") if isinstance(told, dict) else None
+    error = inner.get("error") if isinstance(inner, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) and message else text

@@ -50,7 +50,7 @@ class AcpToolCall(msgspec.Struct):
         """Merge an update."""
         before = self.told.get("rawInput")
         self.told.update({key: update[key] for key in _KEPT if update.get(key) is not None})
-        self._print(content.printed(update))
+        self._print(content.terminal_output(update))
         self.diffs = content.diffs(update.get("content")) or self.diffs
         raw = self.told.get("rawInput")
         if isinstance(before, dict) and isinstance(raw, dict):
@@ -59,7 +59,7 @@ class AcpToolCall(msgspec.Struct):
             self.told["rawInput"] = {**before, **raw}
         if not raw and update.get("status") == "in_progress":
             # Kimi asks for permission before it sends the input in any other way.
-            self.streamed = _object(content.shown(update.get("content"))) or self.streamed
+            self.streamed = _object(content.shown_text(update.get("content"))) or self.streamed
 
     def _print(self, text: str) -> None:
         """Keep terminal output, up to a limit."""
@@ -82,9 +82,9 @@ class AcpToolCalls:
         self._calls: dict[str, AcpToolCall] = {}
         self._ids: set[str] = set()
 
-    def get(self, told: Any) -> AcpToolCall | None:
+    def get(self, agent_id: Any) -> AcpToolCall | None:
         """The call with that id, as the agent writes it."""
-        return self._calls.get(told) if isinstance(told, str) else None
+        return self._calls.get(agent_id) if isinstance(agent_id, str) else None
 
     def on_update(self, update: dict[str, Any], asked: bool = False, stopped: bool = False) -> list[NewEvent]:
         """The events that an update causes.
@@ -92,13 +92,13 @@ class AcpToolCalls:
         `asked`: it comes with a permission request. `stopped`: the agent was told to stop; Gemini and
         OpenCode then report an aborted command as `completed`.
         """
-        told = update.get("toolCallId")
-        if not isinstance(told, str):
+        agent_id = update.get("toolCallId")
+        if not isinstance(agent_id, str):
             return []
-        call = self._calls.get(told)
+        call = self._calls.get(agent_id)
         first = call is None
         if call is None:
-            call = self._calls[told] = AcpToolCall(self._free_id(told))
+            call = self._calls[agent_id] = AcpToolCall(self._free_id(agent_id))
         if call.ended:
             return []
         call.take(update)
@@ -140,9 +140,9 @@ class AcpToolCalls:
         # An end that the agent did not report has no origin: its store may hold another record of it.
         return NewEvent("tool_summary", body, origin=self._origins.of("result", call.id) if known else None)
 
-    def _free_id(self, told: str) -> str:
-        short = naming.call_id(told)
-        free = told if short in self._ids else short
+    def _free_id(self, agent_id: str) -> str:
+        short = naming.call_id(agent_id)
+        free = agent_id if short in self._ids else short
         self._ids.add(free)
         return free
 
@@ -175,10 +175,10 @@ def _output(call: AcpToolCall, update: dict[str, Any]) -> str:
     raw = update.get("rawOutput")
     if isinstance(raw, str) and raw:
         return raw
-    if said := content.shown(update.get("content")) or content.mended("".join(call.printed)):
-        return said
+    if text := content.shown_text(update.get("content")) or content.join_surrogates("".join(call.printed)):
+        return text
     if raw is None:
         raw = call.told.get("rawOutput")
     if raw is None and update.get("content") is None:
-        return content.shown(call.told.get("content"))
+        return content.shown_text(call.told.get("content"))
     return content.raw_text(raw)

@@ -73,7 +73,7 @@ class AcpUpdates:
 
     def flush(self) -> list[NewEvent]:
         """End the current block and return it, or its last part."""
-        text = content.mended("".join(self._pieces))
+        text = content.join_surrogates("".join(self._pieces))
         events = [self._said_event(text, more=False)] if self._kind is not None and text else []
         self._kind, self._message, self._pieces, self._size, self._part = None, None, [], 0, 0
         return events
@@ -82,7 +82,7 @@ class AcpUpdates:
         """The full parts of a block that is too long for one event; the rest stays here."""
         if self._size <= MAX_BLOCK:
             return []
-        text, events = content.mended("".join(self._pieces)), []
+        text, events = content.join_surrogates("".join(self._pieces)), []
         while len(text) > MAX_BLOCK:
             # Do not split a surrogate pair.
             cut = MAX_BLOCK - ("\ud800" <= text[MAX_BLOCK - 1] <= "\udbff")
@@ -116,7 +116,7 @@ class AcpUpdates:
 
     def partial_text(self) -> tuple[str, str] | None:
         """The current block so far."""
-        text = content.mended("".join(self._pieces))
+        text = content.join_surrogates("".join(self._pieces))
         return (self._kind, text) if self._kind is not None and text else None
 
     def close(self) -> list[NewEvent]:
@@ -127,8 +127,8 @@ class AcpUpdates:
         return [NewEvent(event.kind, {**event.body, "cut": True}) for event in self.flush()]
 
     def _piece(self, kind: str, update: dict[str, Any]) -> list[NewEvent]:
-        told = update.get("messageId")
-        message = told if isinstance(told, str) and told else None
+        message_id = update.get("messageId")
+        message = message_id if isinstance(message_id, str) and message_id else None
         events = self.flush() if (kind, message) != (self._kind, self._message) else []
         self._kind, self._message = kind, message
         piece = content.block_text(update.get("content"))

@@ -15,7 +15,9 @@ def behind(path: str) -> tuple[str, ...] | None:
     if discovery.is_native(path) or os.path.basename(path) not in ("claude.exe", "cli-wrapper.cjs"):
         return None
     for suffix in ("", "-musl"):
-        for package in discovery.packages(f"@anthropic-ai/claude-code-{discovery.system()}{suffix}", path):
+        for package in discovery.packages(
+            f"@anthropic-ai/claude-code-{discovery.npm_platform()}{suffix}", path
+        ):
             program = os.path.join(package, "claude")
             if discovery.is_native(program):
                 return (program,)

@@ -35,10 +35,10 @@ def request(id: str, subtype: str, **fields: Any) -> bytes:
 
 def decision(ask: PermissionRequest, decided: Decision) -> bytes:
     """The answer to a permission request."""
-    said: dict[str, Any] = {"behavior": "deny", "message": REFUSAL}
+    answer: dict[str, Any] = {"behavior": "deny", "message": REFUSAL}
     if decided == "allow":
-        said = {"behavior": "allow", "updatedInput": ask.input}
-    return _response({"subtype": "success", "request_id": ask.id, "response": said})
+        answer = {"behavior": "allow", "updatedInput": ask.input}
+    return _response({"subtype": "success", "request_id": ask.id, "response": answer})
 
 
 def refusal(id: str) -> bytes:
@@ -83,10 +83,10 @@ class ClaudePermissions:
         )
         self.waiting[id] = ask
         decided: Decision | None = None if self._policy == "ask" else self._policy
-        told = {key: request[key] for key in TOLD if isinstance(request.get(key), str)}
+        details = {key: request[key] for key in TOLD if isinstance(request.get(key), str)}
         if parent is not None:
-            told["parent"] = parent
-        event = _event(ask, decided, "policy" if decided else None, told)
+            details["parent"] = parent
+        event = _event(ask, decided, "policy" if decided else None, details)
         return DriverOutput([event], [] if decided is None else self.answer(id, decided).sends)
 
     def answer(self, id: str, decided: Decision) -> DriverOutput:
@@ -104,8 +104,8 @@ class ClaudePermissions:
         if not isinstance(response, dict):
             return
         ask = self.waiting.pop(str(response.get("request_id")), None)
-        said = response.get("response")
-        if ask is not None and isinstance(said, dict) and said.get("behavior") == "deny":
+        answer = response.get("response")
+        if ask is not None and isinstance(answer, dict) and answer.get("behavior") == "deny":
             self.refused.add(ask.call)
 
     def withdrawn(self, record: dict[str, Any]) -> list[Entry]:
@@ -132,6 +132,6 @@ class ClaudePermissions:
         return lines.UNKNOWN_OUTCOME
 
 
-def _event(ask: PermissionRequest, answer: str | None, by: str | None, told: dict[str, Any]) -> NewEvent:
+def _event(ask: PermissionRequest, answer: str | None, by: str | None, details: dict[str, Any]) -> NewEvent:
     body = {"call": ask.call, "ask": ask.id, "name": ask.name, "input": ask.input}
-    return NewEvent("permission", {**body, "options": list(OPTIONS), "answer": answer, "by": by, **told})
+    return NewEvent("permission", {**body, "options": list(OPTIONS), "answer": answer, "by": by, **details})

@@ -58,7 +58,7 @@ class ClaudeDriver:
         record = lines.parse(line)
         if isinstance(record, NewEvent):
             return DriverOutput([record])
-        kind = lines.word(record, "type")
+        kind = lines.text_field(record, "type")
         if kind == "control_request":
             return self._asked(record)
         out = DriverOutput()
@@ -96,7 +96,7 @@ class ClaudeDriver:
     # --- System records
 
     def _system(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        subtype = lines.word(record, "subtype")
+        subtype = lines.text_field(record, "subtype")
         if subtype == "init":
             self._began(record, entries)
         elif subtype == "session_state_changed":
@@ -106,19 +106,19 @@ class ClaudeDriver:
                 self._settle()
                 entries += self._left_running()
         elif subtype in ("task_started", "task_updated", "task_notification"):
-            told = self._calls.task(record, between_turns=self._result is not None)
-            if told is not None:
+            notice = self._calls.task(record, between_turns=self._result is not None)
+            if notice is not None:
                 call = record.get("tool_use_id")
-                entries.append(lines.notice_event("background_ended", told[: lines.SHOWN], call=call))
+                entries.append(lines.notice_event("background_ended", notice[: lines.SHOWN], call=call))
         elif subtype not in stream.QUIET_SYSTEM:
-            entries.append(stream.told(record))
+            entries.append(stream.system_event(record))
 
     def _began(self, record: dict[str, Any], entries: list[Entry]) -> None:
         """A turn begins; without a prompt it follows a background task that ended."""
         self._result, self._calls.stopped = None, False
         version = record.get("claude_code_version")
         self._version = version if isinstance(version, str) else self._version
-        named = lines.plain(record.get("session_id"))
+        named = lines.storable_id(record.get("session_id"))
         if named is not None and named != self.native_id:
             entries += named_conversation(self.job, self.native_id, named, PROTOCOL)
             self.native_id = named
@@ -140,7 +140,7 @@ class ClaudeDriver:
 
     def _settle(self) -> None:
         assert self._result is not None
-        summed = self.job.resume and stream.sums_up(self._version)
+        summed = self.job.resume and stream.is_cumulative_cost(self._version)
         usage = {**self._usage, **stream.cost(self._result, summed)}
         self.final = stream.final(self._result, usage, self._calls.stopped)
 
@@ -158,13 +158,13 @@ class ClaudeDriver:
     def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
         self._partial.whole(record)
         for i, block in enumerate(stream.blocks(record.get("message"))):
-            kind = lines.word(block, "type")
+            kind = lines.text_field(block, "type")
             if kind in stream.TOOL_USE_TYPES:
                 self._called(record, block, entries)
             elif isinstance(block.get("tool_use_id"), str):
                 self._returned(record, block, entries)
             elif kind in ("text", "thinking"):
-                event = stream.words(record, block, self._record_origin(record, i))
+                event = stream.text_event(record, block, self._record_origin(record, i))
                 entries += [event] if event is not None else []
             elif kind != "redacted_thinking":
                 entries.append(lines.unknown(block))
@@ -182,22 +182,22 @@ class ClaudeDriver:
             self._accept(entries)
             return
         for i, block in enumerate(stream.blocks(record.get("message"))):
-            said = block.get("text")
+            text = block.get("text")
             if isinstance(block.get("tool_use_id"), str):
                 self._returned(record, block, entries)
             elif isinstance(record.get("parent_tool_use_id"), str):
                 pass  # a subagent's prompt; its call already holds it as input
-            elif isinstance(said, str):
-                code = "interrupted" if said.startswith(stream.INTERRUPT_MARK) else "told"
+            elif isinstance(text, str):
+                code = "interrupted" if text.startswith(stream.INTERRUPT_MARK) else "told"
                 origin = self._record_origin(record, i)
-                entries.append(NewEvent("notice", {"text": said, "code": code}, origin=origin))
+                entries.append(NewEvent("notice", {"text": text, "code": code}, origin=origin))
             else:
                 entries.append(lines.unknown(block))
 
     def _returned(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
         call = block["tool_use_id"]
         self._permissions.settled(call)
-        name = self._calls.ended(call, stream.goes_on(record))
+        name = self._calls.ended(call, stream.runs_in_background(record))
         if name is None:
             return
         outcome = "error" if block.get("is_error") else "ok"
@@ -212,7 +212,9 @@ class ClaudeDriver:
             return DriverOutput([lines.unknown(record)])
         if request.get("subtype") != "can_use_tool":
             return DriverOutput([lines.unknown(record)], [control.refusal(id)])
-        return self._permissions.asked(record, self._calls.parents.get(lines.word(request, "tool_use_id")))
+        return self._permissions.asked(
+            record, self._calls.parents.get(lines.text_field(request, "tool_use_id"))
+        )
 
     def _summary(self, call: str, name: str, outcome: str, output: str, origin: Origin | None) -> NewEvent:
         body = {"call": call, "name": name, "outcome": outcome, "output": output}

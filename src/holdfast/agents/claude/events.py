@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.claude import records, stream
-from holdfast.agents.claude.records import QUIET, QUIET_SYSTEM, ClaudeRecord, inside
+from holdfast.agents.claude.records import QUIET, QUIET_SYSTEM, ClaudeRecord, parse_raw
 from holdfast.agents.claude.transcript import TranscriptPiece
 from holdfast.errors import BadInput
 from holdfast.model.event import NewEvent, Origin
@@ -22,7 +22,7 @@ _API_ERROR = re.compile(r'"type":"(\w+)_error"')
 _API_ERRORS = {"api": "server_error"}
 
 
-def told(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
+def system_event(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
     """The event of a `system` record; None if it is not about the work."""
     if record.subtype in QUIET_SYSTEM:
         return None
@@ -30,24 +30,24 @@ def told(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
     if not isinstance(value, dict):
         return value
     if record.subtype == "api_error":
-        return stream.told(_retry(value))
+        return stream.system_event(_retry(value))
     content = value.get("content")
-    found = _STDOUT.fullmatch(content) if isinstance(content, str) else None
-    if record.subtype == "local_command" and found is not None:
+    match = _STDOUT.fullmatch(content) if isinstance(content, str) else None
+    if record.subtype == "local_command" and match is not None:
         # The stream has it as text of the model «<synthetic>», with the same uuid and without markup.
-        return wire.notice_event("synthetic", found[1].strip())
-    return stream.told(value)
+        return wire.notice_event("synthetic", match[1].strip())
+    return stream.system_event(value)
 
 
 def _retry(value: dict[str, Any]) -> dict[str, Any]:
     """A stored `api_error` as the stream words it: «rate_limit» where the API says «rate_limit_error»."""
     error = value.get("error")
-    told = error if isinstance(error, dict) else {}
-    kind = _API_ERROR.search(wire.word(told, "message"))
-    why = _API_ERRORS.get(kind[1], kind[1]) if kind else told.get("formatted")
+    fields = error if isinstance(error, dict) else {}
+    kind = _API_ERROR.search(wire.text_field(fields, "message"))
+    why = _API_ERRORS.get(kind[1], kind[1]) if kind else fields.get("formatted")
     return {
         "subtype": "api_retry",
-        "error_status": told.get("status") if isinstance(told.get("status"), int) else None,
+        "error_status": fields.get("status") if isinstance(fields.get("status"), int) else None,
         "error": why if isinstance(why, str) else None,
         "attempt": value.get("retryAttempt"),
         "max_retries": value.get("maxRetries"),
@@ -78,11 +78,11 @@ class TranscriptCalls:
         self._young: dict[str, None] = {}
         self._old: dict[str, None] = {}
 
-    def began(self, call: str, name: str, parent: str | None, given: object) -> bool:
+    def began(self, call: str, name: str, parent: str | None, arguments: object) -> bool:
         """A call begins; False if it is already known."""
         if call in self.open or call in self._young or call in self._old:
             return False
-        prompt = given.get("prompt") if name in HELPERS and isinstance(given, dict) else None
+        prompt = arguments.get("prompt") if name in HELPERS and isinstance(arguments, dict) else None
         self.open[call] = OpenCall(name, parent, prompt if isinstance(prompt, str) else None)
         return True
 
@@ -99,12 +99,12 @@ class TranscriptCalls:
 
     def helper(self, prompt: str | None = None) -> str | None:
         """The open call that started a subagent with this prompt; else the latest that started any."""
-        found: str | None = None
+        match: str | None = None
         for call, started in self._helpers():
-            found = call
+            match = call
             if prompt is not None and started.prompt == prompt:
                 break
-        return found
+        return match
 
     def _helpers(self) -> Iterator[tuple[str, OpenCall]]:
         for call, started in self.open.items():
@@ -133,7 +133,7 @@ class ClaudeEventBuilder:
         self.calls = TranscriptCalls()
         self.helpers: dict[str, str] = {}  # ended call -> the subagent that it started
         self.prompts: dict[str, str] = {}  # ended call -> the prompt of that subagent
-        self._native_id = native_id if wire.plain(native_id) is not None else None
+        self._native_id = native_id if wire.storable_id(native_id) is not None else None
         self._answered = answered
         self._parent = parent
         self._sides: dict[str, str] = {}  # record of a subagent in the same file -> its call
@@ -171,27 +171,27 @@ class ClaudeEventBuilder:
         at = _at(record.timestamp)
         if type(content) is not list:
             content = [{"type": "text", "text": content}]
-        told: list[NewEvent] = []
+        events: list[NewEvent] = []
         for i, block in enumerate(content):
             if type(block) is not dict:
                 continue
             kind = block.get("type")
             if kind == "text" or kind == "thinking":
-                said = block.get(kind)
-                if type(said) is str and said:
-                    body = {"text": said} if parent is None else {"text": said, "parent": parent}
+                text = block.get(kind)
+                if type(text) is str and text:
+                    body = {"text": text} if parent is None else {"text": text, "parent": parent}
                     if record.error or record.is_api_error_message or message.model == "<synthetic>":
-                        told.append(self._not_said(record, body, i, raw, at))
+                        events.append(self._not_said(record, body, i, raw, at))
                         continue
                     word = "assistant" if kind == "text" else "thinking"
-                    told.append(NewEvent(word, body, at, False, self._origin(record, i)))
+                    events.append(NewEvent(word, body, at, False, self._origin(record, i)))
             elif kind in stream.TOOL_USE_TYPES:
-                told.append(self._called(record, block, i, parent, at, raw))
+                events.append(self._called(record, block, i, parent, at, raw))
             elif type(block.get("tool_use_id")) is str:
-                told.append(self._returned(record, block, i, at))
+                events.append(self._returned(record, block, i, at))
             elif kind != "redacted_thinking":
-                told.append(self._odd_block(record, block, i, at))
-        return told
+                events.append(self._odd_block(record, block, i, at))
+        return events
 
     def _not_said(
         self, record: ClaudeRecord, body: dict[str, Any], i: int, raw: bytes, at: str | None
@@ -214,13 +214,13 @@ class ClaudeEventBuilder:
         at: str | None,
         raw: bytes,
     ) -> NewEvent:
-        call, name, given = block.get("id"), block.get("name"), block.get("input")
+        call, name, arguments = block.get("id"), block.get("name"), block.get("input")
         if type(call) is not str or type(name) is not str or _is_deep(raw):
             return self._odd_block(record, block, i, at)
-        if not self.calls.began(call, name, parent, given):
+        if not self.calls.began(call, name, parent, arguments):
             again = {"text": name, "code": "duplicate_call", "call": call}
             return NewEvent("notice", self._below(again), at, False, self._origin(record, i))
-        body: dict[str, Any] = {"call": call, "name": name, "input": given}
+        body: dict[str, Any] = {"call": call, "name": name, "input": arguments}
         if parent is not None:
             body["parent"] = parent
         return NewEvent("tool_progress", body, at, False, self._named("call:" + call))
@@ -230,39 +230,39 @@ class ClaudeEventBuilder:
     def _user(self, record: ClaudeRecord) -> list[NewEvent]:
         content = record.message.content if record.message is not None else None
         at = _at(record.timestamp)
-        spoken = records.of_user(record)
+        spoken = records.user_speaker(record)
         if spoken == "results":
             return self._results(record, content if type(content) is list else [], at)
         if self._parent is not None or (record.is_sidechain and self._side(record, content) is not None):
             return []  # a subagent's prompt; its call already holds it as input
         if content is None or content == []:
             return []
-        said = NewEvent("user", {"text": stream.joined(content)}, at, False, self._origin(record, 0))
+        prompt = NewEvent("user", {"text": stream.content_text(content)}, at, False, self._origin(record, 0))
         if spoken != "prompt":
-            return [NewEvent("notice", {**said.body, "code": spoken}, at, False, said.origin)]
-        return [*self._left_open(), said]
+            return [NewEvent("notice", {**prompt.body, "code": spoken}, at, False, prompt.origin)]
+        return [*self._left_open(), prompt]
 
     def _results(self, record: ClaudeRecord, content: list[Any], at: str | None) -> list[NewEvent]:
-        told: list[NewEvent] = []
+        events: list[NewEvent] = []
         sub = self._parent is not None or bool(record.is_sidechain)
         if record.is_sidechain:
             self._side(record)
         for i, block in enumerate(content):
             if type(block) is not dict:
                 continue
-            said = block.get("text")
+            text = block.get("text")
             if type(block.get("tool_use_id")) is str:
-                told.append(self._returned(record, block, i, at))
+                events.append(self._returned(record, block, i, at))
             elif sub:
                 continue
-            elif type(said) is str:
-                code = "interrupted" if said.startswith(stream.INTERRUPT_MARK) else "told"
-                told.append(
-                    NewEvent("notice", {"text": said, "code": code}, at, False, self._origin(record, i))
+            elif type(text) is str:
+                code = "interrupted" if text.startswith(stream.INTERRUPT_MARK) else "told"
+                events.append(
+                    NewEvent("notice", {"text": text, "code": code}, at, False, self._origin(record, i))
                 )
             else:
-                told.append(self._odd_block(record, block, i, at))
-        return told
+                events.append(self._odd_block(record, block, i, at))
+        return events
 
     def _returned(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         call: str = block["tool_use_id"]
@@ -273,13 +273,13 @@ class ClaudeEventBuilder:
         began = self.calls.end(call)
         outcome = "ok"
         if block.get("is_error"):
-            result = inside(record.tool_use_result)
+            result = parse_raw(record.tool_use_result)
             stopped = stream.was_stopped({"tool_use_result": result}, block) or output.startswith(
                 records.UNKNOWN
             )
             outcome = "interrupted" if stopped else "error"
         if began.name in HELPERS:
-            helper = inside(record.tool_use_result).get("agentId")
+            helper = parse_raw(record.tool_use_result).get("agentId")
             if isinstance(helper, str):
                 self.helpers[call] = helper
             if began.prompt is not None:
@@ -291,10 +291,10 @@ class ClaudeEventBuilder:
         return NewEvent("tool_summary", body, at, False, self._named("result:" + call))
 
     def _attachment(self, record: ClaudeRecord) -> list[NewEvent]:
-        found = records.queued(record)
-        if found is None or self._parent is not None or record.is_sidechain:
+        queued = records.queued_prompt(record)
+        if queued is None or self._parent is not None or record.is_sidechain:
             return []
-        spoken, text = found
+        spoken, text = queued
         at, origin = _at(record.timestamp), self._origin(record, 0)
         if spoken == "prompt":
             return [NewEvent("user", {"text": text}, at, False, origin)]
@@ -303,8 +303,8 @@ class ClaudeEventBuilder:
     # --- Records of the CLI
 
     def _system(self, record: ClaudeRecord, piece: TranscriptPiece) -> list[NewEvent]:
-        said = told(record, piece.raw)
-        return [] if said is None else [self._placed(said, record, piece)]
+        event = system_event(record, piece.raw)
+        return [] if event is None else [self._placed(event, record, piece)]
 
     def _unknown(self, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
         value = wire.parse(piece.raw)
@@ -312,20 +312,20 @@ class ClaudeEventBuilder:
 
     def _odd_block(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         try:
-            said = wire.unknown(block)
+            notice = wire.unknown(block)
         except BadInput:  # nested too deeply
-            said = wire.notice_event("unknown_record", f"a block of type {block.get('type')!s:.100}")
-        return NewEvent(said.kind, self._below(said.body), at, False, self._origin(record, i))
+            notice = wire.notice_event("unknown_record", f"a block of type {block.get('type')!s:.100}")
+        return NewEvent(notice.kind, self._below(notice.body), at, False, self._origin(record, i))
 
     def _odd(self, odd: jsonl.JsonlLine) -> NewEvent:
-        said = jsonl.notice(odd, AGENT, self._native_id or "")
+        notice = jsonl.notice(odd, AGENT, self._native_id or "")
         return NewEvent(
-            said.kind, self._below(said.body), None, False, said.origin if self._native_id else None
+            notice.kind, self._below(notice.body), None, False, notice.origin if self._native_id else None
         )
 
-    def _placed(self, said: NewEvent, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
+    def _placed(self, event: NewEvent, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
         origin = self._origin(record, 0) or self._at_byte(piece.offset)
-        return NewEvent(said.kind, self._below(said.body), _at(record.timestamp), False, origin)
+        return NewEvent(event.kind, self._below(event.body), _at(record.timestamp), False, origin)
 
     def _below(self, body: dict[str, Any]) -> dict[str, Any]:
         return body if self._parent is None else {**body, "parent": self._parent}
@@ -351,8 +351,8 @@ class ClaudeEventBuilder:
         """The call that started this record's subagent (1.0 keeps subagents in the transcript itself)."""
         call = self._sides.get(record.parent_uuid) if record.parent_uuid is not None else None
         if call is None:
-            said = stream.joined(prompt) if prompt is not None else None
-            call = self.calls.helper(said) or record.uuid
+            text = stream.content_text(prompt) if prompt is not None else None
+            call = self.calls.helper(text) or record.uuid
         if call is not None and record.uuid is not None:
             self._sides[record.uuid] = call
             if len(self._sides) > _SIDES:
@@ -378,10 +378,10 @@ class ClaudeEventBuilder:
         return wire.origin(AGENT, native_id, record_id)
 
 
-def _at(told: str | None) -> str | None:
-    if told is not None and _STAMP.fullmatch(told) is not None:
-        return told[:23] + "000Z"
-    return timestamps.when_stamp(told)
+def _at(timestamp: str | None) -> str | None:
+    if timestamp is not None and _STAMP.fullmatch(timestamp) is not None:
+        return timestamp[:23] + "000Z"
+    return timestamps.when_stamp(timestamp)
 
 
 def _is_deep(raw: bytes) -> bool:

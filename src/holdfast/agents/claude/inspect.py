@@ -11,7 +11,7 @@ import msgspec
 from holdfast.agents.claude import records, stream
 from holdfast.agents.claude.events import HELPERS
 from holdfast.agents.claude.records import ClaudeRecord, blocks
-from holdfast.agents.claude.transcript import TranscriptPiece, logical
+from holdfast.agents.claude.transcript import TranscriptPiece, logical_order
 from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import TranscriptProblem
 
@@ -52,7 +52,7 @@ class ClaudeFacts(msgspec.Struct):
     any: bool = False  # the file is not empty
 
 
-def gather(pieces: Iterable[TranscriptPiece]) -> ClaudeFacts:
+def collect_facts(pieces: Iterable[TranscriptPiece]) -> ClaudeFacts:
     """Collect the facts of all pieces."""
     facts = ClaudeFacts()
     for piece in pieces:
@@ -98,11 +98,11 @@ def _kind(facts: ClaudeFacts, record: ClaudeRecord, number: int, offset: int, si
     if record.type == "assistant":
         return _of_model(facts, record, number, offset, side)
     if record.type == "attachment":
-        found = records.queued(record)
-        return QUEUED if found is not None and found[0] == "prompt" else OTHER
+        queued = records.queued_prompt(record)
+        return QUEUED if queued is not None and queued[0] == "prompt" else OTHER
     if record.type != "user":
         return OTHER
-    spoken = records.of_user(record)
+    spoken = records.user_speaker(record)
     if spoken == "results":
         for block in blocks(record):
             _result(facts, block)
@@ -147,7 +147,7 @@ def _result(facts: ClaudeFacts, block: dict[str, Any]) -> None:
         facts.calls[call].results += 1
     else:
         facts.results[call] = facts.results.get(call, 0) + 1
-    if block.get("is_error") and stream.joined(block.get("content")).startswith(records.UNKNOWN):
+    if block.get("is_error") and stream.content_text(block.get("content")).startswith(records.UNKNOWN):
         facts.unknown.append(call) if len(facts.unknown) < MOST else None
 
 
@@ -167,7 +167,7 @@ class ClaudeFindings(NamedTuple):
     last_complete: int | None
 
 
-def judge(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:
+def find_problems(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:
     """All problems of one transcript; `native_id` is the id in its file name."""
     if not facts.any:
         return ClaudeFindings([TranscriptProblem("empty", "the transcript is empty", {})], [], 0, None)
@@ -176,18 +176,18 @@ def judge(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:
         problems.append(TranscriptProblem("no_messages", "the transcript has no messages", {}))
     parents = [facts.names.get(above, -1) if above else -1 for above in facts.above]
     missing = [n for n, p in enumerate(parents) if p < 0 and facts.above[n] and n not in facts.logical]
-    order, cut = logical(parents)
+    order, cut = logical_order(parents)
     if missing:
-        said = f"{len(missing)} records follow a record that does not exist"
-        problems.append(TranscriptProblem("missing_parent", said, {"records": len(missing)}))
+        text = f"{len(missing)} records follow a record that does not exist"
+        problems.append(TranscriptProblem("missing_parent", text, {"records": len(missing)}))
     if cut:
         problems.append(
             TranscriptProblem("parent_cycle", "records follow each other in a cycle", {"circles": len(cut)})
         )
     problems += _of_calls(facts)
     if forks := _forks(facts, parents, order):
-        said = f"the history forks at {forks} places; only one branch is used"
-        problems.append(TranscriptProblem("forked_history", said, {"places": forks}))
+        text = f"the history forks at {forks} places; only one branch is used"
+        problems.append(TranscriptProblem("forked_history", text, {"places": forks}))
     dangling = _dangling(facts)
     turns = _turns(facts, parents, order, {facts.calls[call].record for call in dangling})
     problems += turns.tail()
@@ -195,18 +195,18 @@ def judge(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:
 
 
 def _of_file(facts: ClaudeFacts, native_id: str | None) -> list[TranscriptProblem]:
-    found: dict[str, list[int]] = {}
+    bad_lines: dict[str, list[int]] = {}
     for code, line in facts.bad:
-        found.setdefault(code, []).append(line + 1)
-    torn = not facts.ended and jsonl.TORN not in found and jsonl.NULS not in found
-    said = {
+        bad_lines.setdefault(code, []).append(line + 1)
+    torn = not facts.ended and jsonl.TORN not in bad_lines and jsonl.NULS not in bad_lines
+    texts = {
         jsonl.TORN: "the last record is cut off",
         jsonl.BAD: "some lines are not records",
         jsonl.NULS: "the file ends in NUL bytes",
         jsonl.GLUED: "some lines hold more than one record",
     }
     problems = [
-        TranscriptProblem(code, said.get(code, code), {"lines": lines}) for code, lines in found.items()
+        TranscriptProblem(code, texts.get(code, code), {"lines": lines}) for code, lines in bad_lines.items()
     ]
     if torn:
         said_of = "the last line has no newline; an older CLI would glue its next record to it"
@@ -232,17 +232,17 @@ def _of_file(facts: ClaudeFacts, native_id: str | None) -> list[TranscriptProble
 def _of_calls(facts: ClaudeFacts) -> list[TranscriptProblem]:
     problems = []
     if dangling := _dangling(facts):
-        said = "calls have no result, so their outcome is unknown"
-        problems.append(TranscriptProblem("dangling_call", said, {"calls": dangling[:MOST]}))
+        text = "calls have no result, so their outcome is unknown"
+        problems.append(TranscriptProblem("dangling_call", text, {"calls": dangling[:MOST]}))
     if orphans := list(facts.results):
-        said = "results have no call"
-        problems.append(TranscriptProblem("orphan_result", said, {"calls": orphans[:MOST]}))
+        text = "results have no call"
+        problems.append(TranscriptProblem("orphan_result", text, {"calls": orphans[:MOST]}))
     if doubled := [call for call, known in facts.calls.items() if known.results > 1]:
-        said = "calls have more than one result, as if two processes wrote the file"
-        problems.append(TranscriptProblem("duplicate_result", said, {"calls": doubled[:MOST]}))
+        text = "calls have more than one result, as if two processes wrote the file"
+        problems.append(TranscriptProblem("duplicate_result", text, {"calls": doubled[:MOST]}))
     if facts.unknown:
-        said = "an earlier resume closed calls whose outcome is unknown"
-        problems.append(TranscriptProblem("unknown_outcome", said, {"calls": facts.unknown}))
+        text = "an earlier resume closed calls whose outcome is unknown"
+        problems.append(TranscriptProblem("unknown_outcome", text, {"calls": facts.unknown}))
     return problems
 
 
@@ -264,7 +264,7 @@ def _forks(facts: ClaudeFacts, parents: list[int], order: Any) -> int:
     goes_on: dict[int, int] = {}  # step -> the step that follows
     followed: set[int] = set()  # blocks that are followed by a block of the same message
     prompts: list[int] = []
-    places: set[int] = set()
+    forked: set[int] = set()
     for n in order:
         parent, kind = parents[n], facts.kinds[n]
         if n in facts.sides:
@@ -283,12 +283,12 @@ def _forks(facts: ClaudeFacts, parents: list[int], order: Any) -> int:
             spoke[n] = spoke[parent]
         steps[n] = step
         if step != before and before and goes_on.setdefault(before, step) != step:
-            places.add(before)
+            forked.add(before)
     # A resume by 2.1.197 and before attaches the next prompt to the block before a call without a result.
     for n in prompts:
         if parents[n] >= 0 and spoke[parents[n]] in followed:
-            places.add(steps[parents[n]])
-    return len(places)
+            forked.add(steps[parents[n]])
+    return len(forked)
 
 
 class ClaudeTurns:

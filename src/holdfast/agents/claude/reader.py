@@ -11,9 +11,9 @@ import msgspec
 from holdfast.agents.claude import sessions as owners
 from holdfast.agents.claude import sessions as places
 from holdfast.agents.claude.events import AGENT
-from holdfast.agents.claude.inspect import ClaudeFacts, ClaudeFindings, gather, judge
+from holdfast.agents.claude.inspect import ClaudeFacts, ClaudeFindings, collect_facts, find_problems
 from holdfast.agents.claude.records import blocks
-from holdfast.agents.claude.subagents import ClaudeSubagents, history
+from holdfast.agents.claude.subagents import ClaudeSubagents, session_events
 from holdfast.agents.claude.transcript import ClaudeTranscript
 from holdfast.model.event import NewEvent
 from holdfast.transcripts.reader import (
@@ -45,33 +45,35 @@ class ClaudeReader(TranscriptReader):
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """The history in logical order; both branches of a fork."""
-        return history(ref.path, ref.native_id)
+        return session_events(ref.path, ref.native_id)
 
     def inspect(self, ref: SessionRef) -> Inspection:
         """Whether the transcript and those of its subagents are sound."""
         try:
             with ClaudeTranscript(ref.path) as transcript:
-                facts = gather(transcript.pieces())
-                verdict = judge(facts, places.id_of(ref.path))
-                dangling = [_call(transcript, facts, call) for call in verdict.dangling[:_LISTED]]
+                facts = collect_facts(transcript.pieces())
+                findings = find_problems(facts, places.id_of(ref.path))
+                dangling = [_call(transcript, facts, call) for call in findings.dangling[:_LISTED]]
         except OSError as problem:
-            said = TranscriptProblem("no_transcript", f"{ref.path} cannot be read: {problem.strerror}", {})
-            return self._inspection(ref, ClaudeFindings([said], [], 0, None), [])
-        below = _below(ref, verdict)
-        if below:
-            calls = [call["call"] for call in below]
-            said = TranscriptProblem("dangling_call", "calls of subagents have no result", {"calls": calls})
-            verdict = verdict._replace(problems=[*verdict.problems, said])
-        return self._inspection(ref, verdict, [*dangling, *below])
+            failure = TranscriptProblem("no_transcript", f"{ref.path} cannot be read: {problem.strerror}", {})
+            return self._inspection(ref, ClaudeFindings([failure], [], 0, None), [])
+        open_below = _open_calls_of_subagents(ref, findings)
+        if open_below:
+            calls = [call["call"] for call in open_below]
+            failure = TranscriptProblem(
+                "dangling_call", "calls of subagents have no result", {"calls": calls}
+            )
+            findings = findings._replace(problems=[*findings.problems, failure])
+        return self._inspection(ref, findings, [*dangling, *open_below])
 
     def files(self, ref: SessionRef) -> list[str]:
         """The transcript, and everything in the folder with the session's id."""
-        found = [ref.path]
+        paths = [ref.path]
         for base, folders, names in os.walk(os.path.join(os.path.dirname(ref.path), ref.native_id)):
             folders.sort()
-            found += [os.path.join(base, name) for name in sorted(names)]
-        found += [file for file in ClaudeSubagents(ref.path, ref.native_id).all() if file not in found]
-        return [file for file in found if os.path.isfile(file) and not os.path.islink(file)]
+            paths += [os.path.join(base, name) for name in sorted(names)]
+        paths += [file for file in ClaudeSubagents(ref.path, ref.native_id).all() if file not in paths]
+        return [file for file in paths if os.path.isfile(file) and not os.path.islink(file)]
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
         """The living processes in Claude Code's registry."""
@@ -98,25 +100,25 @@ class ClaudeReader(TranscriptReader):
 def _call(transcript: ClaudeTranscript, facts: ClaudeFacts, call: str) -> dict[str, Any]:
     """A call with its input from its record."""
     known = facts.calls[call]
-    found = {"call": call, "name": known.name, "input": None}
+    open_call = {"call": call, "name": known.name, "input": None}
     record = transcript.record(known.offset)
     for block in blocks(record) if record is not None else ():
         if block.get("id") == call:
-            found["input"] = block.get("input")
-    return found
+            open_call["input"] = block.get("input")
+    return open_call
 
 
-def _below(ref: SessionRef, verdict: ClaudeFindings) -> list[dict[str, Any]]:
+def _open_calls_of_subagents(ref: SessionRef, verdict: ClaudeFindings) -> list[dict[str, Any]]:
     """Open calls of background subagents whose own call has a result."""
-    found: list[dict[str, Any]] = []
+    open_calls: list[dict[str, Any]] = []
     for call, file in ClaudeSubagents(ref.path, ref.native_id).rest():
-        if call in verdict.dangling or len(found) >= _LISTED:
+        if call in verdict.dangling or len(open_calls) >= _LISTED:
             continue
         try:
             with ClaudeTranscript(file) as transcript:
-                facts = gather(transcript.pieces())
+                facts = collect_facts(transcript.pieces())
                 left = [name for name, known in facts.calls.items() if not known.results]
-                found += [{**_call(transcript, facts, name), "parent": call} for name in left]
+                open_calls += [{**_call(transcript, facts, name), "parent": call} for name in left]
         except OSError:
             continue
-    return found
+    return open_calls

@@ -73,8 +73,8 @@ def lenient(value: dict[str, Any]) -> ClaudeRecord:
     record = ClaudeRecord(content=value.get("content"), error=value.get("error"), origin=value.get("origin"))
     for names, kind in ((_TEXTS, str), (_SIGNS, bool)):
         for name in names:
-            if isinstance(told := value.get(_KEYS[name]), kind):
-                setattr(record, name, told)
+            if isinstance(field := value.get(_KEYS[name]), kind):
+                setattr(record, name, field)
     message = value.get("message")
     if isinstance(message, dict):
         record.message = ClaudeMessage(
@@ -88,7 +88,7 @@ def lenient(value: dict[str, Any]) -> ClaudeRecord:
     return record
 
 
-def inside(raw: msgspec.Raw) -> dict[str, Any]:
+def parse_raw(raw: msgspec.Raw) -> dict[str, Any]:
     """Parse a raw object; empty if it is not one."""
     if not len(memoryview(raw)):
         return {}
@@ -194,13 +194,13 @@ QUIET_SYSTEM = frozenset(
 
 # --- The speaker of a `user` record: a person, or the CLI on a person's behalf
 
-Voice = Literal["prompt", "told", "interrupted", "results"]
+Speaker = Literal["prompt", "told", "interrupted", "results"]
 
 UNKNOWN = "[Tool call interrupted"  # the result that a resume by 2.1.265 and later gives a call without one
 
 # How texts begin that no person wrote. A command that is a prompt begins with its message, one that the CLI
 # runs itself with its name.
-MARKS = (
+CLI_TEXT_MARKERS = (
     "<command-name>",
     "<local-command-",
     "<bash-input>",
@@ -216,44 +216,44 @@ NO_PERSON = frozenset(
 )
 
 
-def of_user(record: ClaudeRecord) -> Voice:
+def user_speaker(record: ClaudeRecord) -> Speaker:
     """The speaker of a `user` record."""
     content = record.message.content if record.message is not None else None
     if type(content) is list:
         for block in content:
             if type(block) is dict and type(block.get("tool_use_id")) is str:
                 return "results"
-    return _of(content, bool(record.is_meta or record.is_compact_summary), record.origin)
+    return _speaker(content, bool(record.is_meta or record.is_compact_summary), record.origin)
 
 
-def queued(record: ClaudeRecord) -> tuple[Voice, str] | None:
+def queued_prompt(record: ClaudeRecord) -> tuple[Speaker, str] | None:
     """The speaker and text of an `attachment` queued during a turn; None for other attachments."""
     attachment = (
-        inside(record.attachment) if b"queued_command" in memoryview(record.attachment).tobytes() else {}
+        parse_raw(record.attachment) if b"queued_command" in memoryview(record.attachment).tobytes() else {}
     )
     if attachment.get("type") != "queued_command":
         return None
-    said = attachment.get("prompt")
+    prompt = attachment.get("prompt")
     meta = bool(attachment.get("isMeta")) or attachment.get("commandMode") not in (None, "prompt")
-    return _of(said, meta, attachment.get("origin")), stream.joined(said)
+    return _speaker(prompt, meta, attachment.get("origin")), stream.content_text(prompt)
 
 
-def _of(content: Any, meta: bool, origin: Any) -> Voice:
-    said = first(content)
-    if said.startswith(stream.INTERRUPT_MARK):
+def _speaker(content: Any, meta: bool, origin: Any) -> Speaker:
+    text = first_text(content)
+    if text.startswith(stream.INTERRUPT_MARK):
         return "interrupted"
-    if meta or said.startswith(MARKS):
+    if meta or text.startswith(CLI_TEXT_MARKERS):
         return "told"
     kind = origin.get("kind") if type(origin) is dict else None
     return "told" if type(kind) is str and kind in NO_PERSON else "prompt"
 
 
-def first(content: Any) -> str:
+def first_text(content: Any) -> str:
     """The first text of a message."""
     if type(content) is str:
         return content
     for block in content if type(content) is list else ():
         if type(block) is dict and type(block.get("text")) is str:
-            said: str = block["text"]
-            return said
+            text: str = block["text"]
+            return text
     return ""

@@ -15,7 +15,7 @@ from holdfast import timestamps
 from holdfast import timestamps as when
 from holdfast.agents.claude import records
 from holdfast.agents.claude.events import AGENT
-from holdfast.agents.claude.records import inside, lenient
+from holdfast.agents.claude.records import lenient, parse_raw
 from holdfast.agents.claude.subagents import is_subagent
 from holdfast.process import identity
 from holdfast.process import table as tree
@@ -106,28 +106,28 @@ def sessions(root: str, cwd: str | None) -> Iterator[SessionRef]:
         chosen = [folder for folder in chosen if os.path.basename(folder) in names] or chosen
     for folder in chosen:
         for path in _transcripts(folder):
-            found = session_ref(path)
-            named = found.cwd is None and os.path.basename(folder) in names
-            if cwd is None or named or _same_folder(found.cwd, cwd):
-                yield found
+            ref = session_ref(path)
+            named = ref.cwd is None and os.path.basename(folder) in names
+            if cwd is None or named or _same_folder(ref.cwd, cwd):
+                yield ref
 
 
 def session_ref(path: str) -> SessionRef:
     """A reference to one transcript, from its first and last lines."""
     path = os.path.abspath(path)
     head, tail = _ends(path)
-    seen = _HeaderFields()
+    header = _HeaderFields()
     for line in head:
-        seen.take(line, True)
+        header.take(line, True)
     for line in tail:
-        seen.take(line, False)
+        header.take(line, False)
     stamps = (when.when_stamp(_object(line).get("timestamp")) for line in reversed([*head, *tail]))
     return SessionRef(
         agent=AGENT,
-        native_id=id_of(path) or seen.session or os.path.basename(path).removesuffix(_SUFFIX),
+        native_id=id_of(path) or header.session or os.path.basename(path).removesuffix(_SUFFIX),
         path=path,
-        cwd=seen.cwd,
-        title=seen.title or seen.prompt,
+        cwd=header.cwd,
+        title=header.title or header.prompt,
         updated_at=next(filter(None, stamps), None) or _changed(path),
         form="subagent" if is_subagent(path) else "",
     )
@@ -150,20 +150,22 @@ class _HeaderFields:
         self._rank = 0
 
     def take(self, line: bytes, first: bool) -> None:
-        told = self.cwd is not None and self.session is not None and (self.prompt is not None or not first)
-        if told and not any([mark in line for mark in _TITLED]):
+        complete = (
+            self.cwd is not None and self.session is not None and (self.prompt is not None or not first)
+        )
+        if complete and not any([mark in line for mark in _TITLED]):
             return
         value = _object(line)
         if self.cwd is None:
-            self.cwd = wire.plain(value.get("cwd"))
+            self.cwd = wire.storable_id(value.get("cwd"))
         if self.session is None:
-            self.session = wire.plain(value.get("sessionId"))
+            self.session = wire.storable_id(value.get("sessionId"))
         self._titled(value)
         if first and self.prompt is None and value.get("type") == "user":
             record = lenient(value)
             content = record.message.content if record.message is not None else None
-            if records.of_user(record) == "prompt" and not record.is_sidechain:
-                self.prompt = _short(records.first(content))
+            if records.user_speaker(record) == "prompt" and not record.is_sidechain:
+                self.prompt = _short(records.first_text(content))
 
     def _titled(self, value: dict[str, Any]) -> None:
         kind = value.get("type")
@@ -180,7 +182,7 @@ def _object(line: bytes) -> dict[str, Any]:
 def _short(value: Any) -> str | None:
     words = " ".join(value.split()) if isinstance(value, str) else ""
     short = words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
-    return wire.plain(short.replace("\0", "")[:_TITLE])
+    return wire.storable_id(short.replace("\0", "")[:_TITLE])
 
 
 def _ends(path: str) -> tuple[list[bytes], list[bytes]]:
@@ -232,11 +234,11 @@ def owners(root: str, native_id: str) -> list[int]:
     folder = os.path.join(root, "sessions")
     if not os.path.isdir(folder) and os.path.basename(root) == "projects":
         folder = os.path.join(os.path.dirname(root), "sessions")
-    found = []
+    pids = []
     for entry in _entries(folder):
         if entry.get("sessionId") == native_id and _is_here(entry.get("pidDomain")) and _lives(entry):
-            found.append(entry["pid"])
-    return sorted(found)
+            pids.append(entry["pid"])
+    return sorted(pids)
 
 
 def tools(native_id: str) -> list[int]:
@@ -248,13 +250,15 @@ def tools(native_id: str) -> list[int]:
         pid = table[pid].ppid
         ours.add(pid)
     return sorted(
-        pid for pid, told in tree.marks(table, MARK).items() if told == native_id and pid not in ours
+        pid
+        for pid, marked_id in tree.marks(table, MARK).items()
+        if marked_id == native_id and pid not in ours
     )
 
 
 def _entries(folder: str) -> list[dict[str, Any]]:
     """The registry's entries; other files in the folder hold secrets and are not opened."""
-    found = []
+    entries = []
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -264,29 +268,29 @@ def _entries(folder: str) -> list[dict[str, Any]]:
             continue
         try:
             with open(os.path.join(folder, name), "rb") as file:
-                entry = inside(msgspec.Raw(file.read(_LIMIT)))
+                entry = parse_raw(msgspec.Raw(file.read(_LIMIT)))
         except OSError:
             continue
         if type(entry.get("pid")) is int and 0 < entry["pid"] < 1 << 31:
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
 def _lives(entry: dict[str, Any]) -> bool:
     started = identity.started(entry["pid"])
     if started is None:
         return False
-    told = entry.get("procStart")
-    if identity.HAS_PROC and isinstance(told, (str, int, float)):
-        return _number(told) == started
+    noted = entry.get("procStart")
+    if identity.HAS_PROC and isinstance(noted, (str, int, float)):
+        return _number(noted) == started
     at = entry.get("startedAt")
     # Without /proc a process's start is a time of day; the CLI records its own slightly later.
     return isinstance(at, (int, float)) and 0 <= at / 1000 - started < _NEAR_S
 
 
-def _number(told: str | int | float) -> float | None:
+def _number(value: str | int | float) -> float | None:
     try:
-        return float(told)
+        return float(value)
     except (ValueError, OverflowError):
         return None
 

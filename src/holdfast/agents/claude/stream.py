@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.agents.acp.content import mended
+from holdfast.agents.acp.content import join_surrogates
 from holdfast.agents.driver import MAX_BLOCK, Entry, FinalResult
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
@@ -81,7 +81,7 @@ def output(content: Any) -> str:
     return whole
 
 
-def joined(content: Any) -> str:
+def content_text(content: Any) -> str:
     """Content as text, one line per block; other blocks are named by type."""
     return content if isinstance(content, str) else "\n".join(map(_shown, blocks({"content": content})))
 
@@ -94,13 +94,13 @@ def _shown(block: dict[str, Any]) -> str:
     return f"[{' '.join(str(word) for word in (block.get('type'), media) if word)}]"
 
 
-def words(record: dict[str, Any], block: dict[str, Any], origin: Origin | None) -> NewEvent | None:
+def text_event(record: dict[str, Any], block: dict[str, Any], origin: Origin | None) -> NewEvent | None:
     """A block of text or thinking; text that the CLI attributes to the model is a notice or an error."""
     kind = block["type"]
-    said = block.get(kind)
-    if not isinstance(said, str) or not said:
+    text = block.get(kind)
+    if not isinstance(text, str) or not text:
         return None
-    body: dict[str, Any] = {"text": said}
+    body: dict[str, Any] = {"text": text}
     parent, message = record.get("parent_tool_use_id"), record.get("message")
     if isinstance(parent, str):
         body["parent"] = parent
@@ -111,9 +111,9 @@ def words(record: dict[str, Any], block: dict[str, Any], origin: Origin | None) 
     return NewEvent("assistant" if kind == "text" else "thinking", body, origin=origin)
 
 
-def told(record: dict[str, Any]) -> NewEvent:
+def system_event(record: dict[str, Any]) -> NewEvent:
     """The event for a `system` record that a person should see."""
-    subtype, content = lines.word(record, "subtype"), record.get("content")
+    subtype, content = lines.text_field(record, "subtype"), record.get("content")
     if subtype == "api_retry":
         why = " ".join(str(record[key]) for key in ("error_status", "error") if record.get(key) is not None)
         turn = f"try {record.get('attempt')} of {record.get('max_retries')} follows"
@@ -121,10 +121,10 @@ def told(record: dict[str, Any]) -> NewEvent:
     if subtype == "compact_boundary":
         return lines.notice_event("compacted", "the agent compacted its context")
     if subtype == "permission_denied":
-        said = record.get("message") or f"{record.get('tool_name')} was not permitted"
-        return lines.notice_event("permission_denied", str(said), call=record.get("tool_use_id"))
+        text = record.get("message") or f"{record.get('tool_name')} was not permitted"
+        return lines.notice_event("permission_denied", str(text), call=record.get("tool_use_id"))
     if isinstance(content, str) and content:  # informational, local_command and similar
-        return lines.notice_event(subtype or "told", content)
+        return lines.notice_event(subtype or "system_event", content)
     return lines.unknown(record)
 
 
@@ -136,7 +136,7 @@ def rate_limit(record: dict[str, Any]) -> list[Entry]:
     return [lines.notice_event("rate_limit", f"rate limit of the account: {info.get('status')}", limit=info)]
 
 
-def goes_on(record: dict[str, Any]) -> bool:
+def runs_in_background(record: dict[str, Any]) -> bool:
     """Whether a tool's result says that it continues in the background."""
     result = record.get("tool_use_result")
     return isinstance(result, dict) and bool(result.get("isAsync") or result.get("backgroundTaskId"))
@@ -147,7 +147,9 @@ def was_stopped(record: dict[str, Any], block: dict[str, Any]) -> bool:
     result = record.get("tool_use_result")
     if isinstance(result, dict) and result.get("interrupted"):
         return True
-    return joined(block.get("content")).startswith("The user doesn't want to proceed with this tool use")
+    return content_text(block.get("content")).startswith(
+        "The user doesn't want to proceed with this tool use"
+    )
 
 
 def counts(result: dict[str, Any]) -> dict[str, int]:
@@ -155,16 +157,16 @@ def counts(result: dict[str, Any]) -> dict[str, int]:
     usage = result.get("usage")
     if not isinstance(usage, dict):
         return {}
-    found = {
+    tokens = {
         "input_tokens": usage.get("input_tokens"),
         "output_tokens": usage.get("output_tokens"),
         "cached_tokens": usage.get("cache_read_input_tokens"),
         "cache_write_tokens": usage.get("cache_creation_input_tokens"),
     }
-    return {name: count for name, count in found.items() if type(count) is int}
+    return {name: count for name, count in tokens.items() if type(count) is int}
 
 
-def sums_up(version: str | None) -> bool:
+def is_cumulative_cost(version: str | None) -> bool:
     """Whether the cost that a resumed process reports covers the whole conversation."""
     # 2.1.325 does, 2.1.197 does not; the first version is unknown.
     return not (version or "").startswith(("1.", "2.0.", "2.1.197"))
@@ -185,25 +187,31 @@ def final(result: dict[str, Any], usage: dict[str, Any], cut: bool) -> FinalResu
     """
     if cut:
         return FinalResult(ok=False, reason="a background subagent was stopped", cancelled=True, usage=usage)
-    ended = lines.word(result, "terminal_reason")
+    ended = lines.text_field(result, "terminal_reason")
     ok = not result.get("is_error") and ended not in UNFINISHED
     answer = result.get("result")
-    said = answer if isinstance(answer, str) and answer else None
+    text = answer if isinstance(answer, str) and answer else None
     return FinalResult(
         ok=ok,
-        reason=None if ok else _reason(result, ended, said),
+        reason=None if ok else _reason(result, ended, text),
         cancelled=ended.startswith("aborted_"),
         usage=usage,
-        answer=said if ok else None,
+        answer=text if ok else None,
     )
 
 
-def _reason(result: dict[str, Any], ended: str, said: str | None) -> str:
+def _reason(result: dict[str, Any], ended: str, answer: str | None) -> str:
     errors = result.get("errors")
-    told = [e for e in errors if isinstance(e, str)] if isinstance(errors, list) else []
+    messages = [e for e in errors if isinstance(e, str)] if isinstance(errors, list) else []
     # The CLI's own diagnosis of an abort is not meant for people.
-    told = [e for e in told if not e.startswith("[ede_diagnostic]")]
-    return said or "; ".join(told) or ended or lines.word(result, "subtype") or "it failed without a reason"
+    messages = [e for e in messages if not e.startswith("[ede_diagnostic]")]
+    return (
+        answer
+        or "; ".join(messages)
+        or ended
+        or lines.text_field(result, "subtype")
+        or "it failed without a reason"
+    )
 
 
 # --- The block that is still streaming, built from the model's deltas until its whole record arrives
@@ -233,7 +241,7 @@ class PartialBlock:
         event = record.get("event")
         if record.get("parent_tool_use_id") is not None or not isinstance(event, dict):
             return
-        if lines.word(event, "type") in _BEGINS:
+        if lines.text_field(event, "type") in _BEGINS:
             self.drop()
         self._add(event.get("content_block"))
         self._add(event.get("delta"))
@@ -249,22 +257,22 @@ class PartialBlock:
 
     def partial_text(self) -> tuple[str, str] | None:
         """The block's kind and text so far."""
-        text = mended("".join(self._pieces))
+        text = join_surrogates("".join(self._pieces))
         return (self._kind, text) if text else None
 
     def close(self) -> list[NewEvent]:
         """The partial block of an agent that died; its transcript does not hold it, so it has no origin."""
-        told = self.partial_text()
+        partial = self.partial_text()
         self.drop()
-        return [] if told is None else [NewEvent(told[0], {"text": told[1], "cut": True})]
+        return [] if partial is None else [NewEvent(partial[0], {"text": partial[1], "cut": True})]
 
     def _add(self, piece: Any) -> None:
         if not isinstance(piece, dict):
             return
-        field, kind = _SPOKEN.get(lines.word(piece, "type"), ("", ""))
-        said = lines.word(piece, field)
-        if said and kind != self._kind:
+        field, kind = _SPOKEN.get(lines.text_field(piece, "type"), ("", ""))
+        text = lines.text_field(piece, field)
+        if text and kind != self._kind:
             self._kind, self._pieces, self._size = kind, [], 0
-        if said and self._size < MAX_BLOCK:  # the whole record brings the rest
-            self._pieces.append(said)
-            self._size += len(said)
+        if text and self._size < MAX_BLOCK:  # the whole record brings the rest
+            self._pieces.append(text)
+            self._size += len(text)

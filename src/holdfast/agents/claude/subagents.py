@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.agents.claude import stream
 from holdfast.agents.claude.events import ClaudeEventBuilder
-from holdfast.agents.claude.records import ClaudeRecord, decode, inside
+from holdfast.agents.claude.records import ClaudeRecord, decode, parse_raw
 from holdfast.agents.claude.transcript import ClaudeTranscript
 from holdfast.model.event import NewEvent
 
@@ -50,7 +50,7 @@ class ClaudeSubagents:
             files = list(self._among_neighbours(helper, prompt))
         for file in files:
             self._left.pop(file, None)
-        return sorted(files, key=_began)
+        return sorted(files, key=_first_event)
 
     def rest(self) -> Iterator[tuple[str, str]]:
         """The remaining subagents: the call and the file."""
@@ -62,9 +62,9 @@ class ClaudeSubagents:
 
     def all(self) -> list[str]:
         """Every file, including those that no call names."""
-        found = list(_files(self._folder))
-        found += [file for file in _agents(self._beside) if _first(file).session_id == self._native_id]
-        return found
+        paths = list(_files(self._folder))
+        paths += [file for file in _agents(self._beside) if _first(file).session_id == self._native_id]
+        return paths
 
     def _among_neighbours(self, helper: str | None, prompt: str | None) -> Iterator[str]:
         """2.0 stores them beside the transcript, together with those of other sessions and of no call."""
@@ -113,7 +113,7 @@ def _agents(folder: str) -> list[str]:
 def _meta(path: str) -> dict[str, Any]:
     try:
         with open(path[: -len(_SUFFIX)] + _META, "rb") as file:
-            return inside(msgspec.Raw(file.read(_META_LIMIT)))
+            return parse_raw(msgspec.Raw(file.read(_META_LIMIT)))
     except OSError:
         return {}
 
@@ -138,12 +138,12 @@ def _head(file: BinaryIO) -> ClaudeRecord:
     return ClaudeRecord()
 
 
-def _began(path: str) -> tuple[str, str]:
+def _first_event(path: str) -> tuple[str, str]:
     return _first(path).timestamp or "", path
 
 
 def _prompt(record: ClaudeRecord) -> str:
-    return stream.joined(record.message.content) if record.message is not None else ""
+    return stream.content_text(record.message.content) if record.message is not None else ""
 
 
 # --- The history of a session: its transcript, with each subagent's events between a call and its result
@@ -151,15 +151,15 @@ def _prompt(record: ClaudeRecord) -> str:
 _DEEPEST = 20  # nesting limit of subagents
 
 
-def history(path: str, native_id: str) -> Iterator[NewEvent]:
+def session_events(path: str, native_id: str) -> Iterator[NewEvent]:
     """All events of the session in logical order."""
     subagents = ClaudeSubagents(path, native_id)
-    yield from _told(path, native_id, subagents, call_of(path) if is_subagent(path) else None, 0)
+    yield from _named_call(path, native_id, subagents, call_of(path) if is_subagent(path) else None, 0)
     for call, file in subagents.rest():
-        yield from _told(file, native_id, subagents, call, 1)
+        yield from _named_call(file, native_id, subagents, call, 1)
 
 
-def _told(
+def _named_call(
     path: str, native_id: str, subagents: ClaudeSubagents, parent: str | None, depth: int
 ) -> Iterator[NewEvent]:
     try:
@@ -186,4 +186,4 @@ def _before(
     if depth >= _DEEPEST or (call not in subagents.calls and call not in teller.prompts):
         return
     for file in subagents.take(call, teller.helpers.pop(call, None), teller.prompts.pop(call, None)):
-        yield from _told(file, native_id, subagents, call, depth + 1)
+        yield from _named_call(file, native_id, subagents, call, depth + 1)

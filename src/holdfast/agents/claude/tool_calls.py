@@ -57,15 +57,15 @@ class ClaudeToolCalls:
 
     def task(self, record: dict[str, Any], between_turns: bool) -> str | None:
         """Process a `task_…` record; return the notice if a background task ended."""
-        task, call = lines.word(record, "task_id"), lines.word(record, "tool_use_id")
+        task, call = lines.text_field(record, "task_id"), lines.text_field(record, "tool_use_id")
         if record.get("subtype") == "task_started":
-            if lines.word(record, "task_type") in HOLDING:
+            if lines.text_field(record, "task_type") in HOLDING:
                 self._helpers[task] = call
             else:
                 self._commands[task] = (str(record.get("description") or task), call)
             return None
         patch = record.get("patch")
-        status = lines.word(record, "status") or lines.word(
+        status = lines.text_field(record, "status") or lines.text_field(
             patch if isinstance(patch, dict) else {}, "status"
         )
         if status in ENDED:

@@ -64,28 +64,28 @@ def read(file: BinaryIO, size: int, decode: Callable[[bytes], Any] = decode) -> 
                 yield too_long(offset, length, number)
                 offset += length - longest
             else:
-                yield from odd(raw, offset, number)
+                yield from unusual_pieces(raw, offset, number)
         offset += len(raw)
         number += 1
 
 
-def odd(raw: bytes, offset: int, number: int) -> Iterator[TranscriptPiece]:
+def unusual_pieces(raw: bytes, offset: int, number: int) -> Iterator[TranscriptPiece]:
     """Yield the pieces of a line that is not exactly one normal record."""
     for line in jsonl.read(io.BytesIO(raw), STARTS, offset):
         part = raw[line.offset - offset :][: line.size]
-        told = msgspec.structs.replace(line, number=number)
+        numbered = msgspec.structs.replace(line, number=number)
         if line.value is None:
-            yield TranscriptPiece(line.offset, part, None, told)
+            yield TranscriptPiece(line.offset, part, None, numbered)
         else:
             yield TranscriptPiece(
-                line.offset, part, lenient(line.value), None if line.problem is None else told
+                line.offset, part, lenient(line.value), None if line.problem is None else numbered
             )
 
 
 def too_long(offset: int, size: int, number: int) -> TranscriptPiece:
     """A line that is too long for any event; it is not read."""
-    said = wire.notice_event(jsonl.BAD, f"a line of {size:,} bytes is too long to read", bytes=size)
-    line = jsonl.JsonlLine(number=number, offset=offset, size=size, problem=jsonl.BAD, odd=said)
+    notice = wire.notice_event(jsonl.BAD, f"a line of {size:,} bytes is too long to read", bytes=size)
+    line = jsonl.JsonlLine(number=number, offset=offset, size=size, problem=jsonl.BAD, odd=notice)
     return TranscriptPiece(offset, b"", None, line)
 
 
@@ -123,7 +123,7 @@ class TranscriptIndex(NamedTuple):
         return number is None or self.offsets[number] == offset
 
 
-def index(pieces: Iterable[TranscriptPiece]) -> TranscriptIndex:
+def build_index(pieces: Iterable[TranscriptPiece]) -> TranscriptIndex:
     """Build the index of all pieces."""
     offsets, sizes, parents = array("q"), array("q"), array("q")
     names: dict[int, int] = {}
@@ -160,8 +160,8 @@ def _results(record: ClaudeRecord | ClaudeRecordHead) -> list[int]:
         content = record.message.content if record.message is not None else None
         calls = [block.tool_use_id for block in content] if isinstance(content, list) else []
         return [hash(call) for call in calls if call is not None]
-    found = (block.get("tool_use_id") for block in blocks(record))
-    return [hash(call) for call in found if isinstance(call, str)]
+    ids = (block.get("tool_use_id") for block in blocks(record))
+    return [hash(call) for call in ids if isinstance(call, str)]
 
 
 # --- Logical order: each record after its parent, otherwise as in the file
@@ -174,7 +174,7 @@ class LogicalOrder(NamedTuple):
     cut: list[int]  # one of each cycle
 
 
-def logical(parents: Sequence[int]) -> LogicalOrder:
+def logical_order(parents: Sequence[int]) -> LogicalOrder:
     """Order records by their parents' numbers (-1: none). A parent may come later, or never in a cycle.
 
     With `--bare`, a CLI writes replies before the prompt that they follow.
@@ -254,7 +254,7 @@ class UnorderedStretch:
         self._names: dict[str, int] = {}
 
     def find(
-        self, pieces: Iterator[TranscriptPiece], seen: RecentUuids, index: TranscriptIndex | None
+        self, pieces: Iterator[TranscriptPiece], recent: RecentUuids, index: TranscriptIndex | None
     ) -> bool:
         """Read on until every later parent is found; False if that takes too long.
 
@@ -268,7 +268,7 @@ class UnorderedStretch:
                 self._names.setdefault(record.uuid, len(self.pieces) - 1)
                 self.wanted.discard(record.uuid)
                 above = parent(record)
-                near = above is None or above in seen or above in self._names
+                near = above is None or above in recent or above in self._names
                 if above is not None and not near and (not index or index.is_behind(above, record.uuid)):
                     self.wanted.add(above)
             if not self.wanted:
@@ -281,17 +281,17 @@ class UnorderedStretch:
                 self.pieces.append(piece)
         return False
 
-    def in_order(self, seen: RecentUuids) -> Iterator[TranscriptPiece]:
+    def in_order(self, recent: RecentUuids) -> Iterator[TranscriptPiece]:
         """All of them, parents first."""
         parents = []
         for piece in self.pieces:
             above = parent(piece.record) if piece.record is not None else None
-            known = above is None or above in seen
+            known = above is None or above in recent
             parents.append(-1 if known or above is None else self._names.get(above, -1))
-        for number in logical(parents).order:
+        for number in logical_order(parents).order:
             piece = self.pieces[number]
             uuid = piece.record.uuid if piece.record is not None else None
-            if uuid is None or (self._names[uuid] == number and seen.add(uuid)):
+            if uuid is None or (self._names[uuid] == number and recent.add(uuid)):
                 yield piece
 
 
@@ -317,7 +317,7 @@ class ClaudeTranscript:
     def index(self) -> TranscriptIndex:
         """Built once, when first needed."""
         with open(self._path, "rb") as file:
-            return index(read(file, self.size, decode_head))
+            return build_index(read(file, self.size, decode_head))
 
     def answered(self, call: str) -> bool:
         """Whether the file holds a result for this call."""
@@ -342,38 +342,38 @@ class ClaudeTranscript:
         A file is nearly always in that order except for a few records, and is then read once from start to
         end.
         """
-        seen = RecentUuids()
+        recent = RecentUuids()
         pieces: Iterator[TranscriptPiece] | None = self.pieces()
         while pieces is not None:
-            pieces = yield from self._ordered(pieces, seen)
+            pieces = yield from self._ordered(pieces, recent)
 
     def _ordered(
-        self, pieces: Iterator[TranscriptPiece], seen: RecentUuids
+        self, pieces: Iterator[TranscriptPiece], recent: RecentUuids
     ) -> Generator[TranscriptPiece, None, Iterator[TranscriptPiece] | None]:
         """Yield in one pass as far as possible; return the pieces that are left, if any."""
         for piece in pieces:
             if (record := piece.record) is not None and (uuid := record.uuid) is not None:
                 above = record.parent_uuid or record.logical_parent_uuid
-                if above is not None and above not in seen.young and above not in seen.old:
+                if above is not None and above not in recent.young and above not in recent.old:
                     indexed = "index" in self.__dict__
                     if not indexed or self.index.is_behind(above, uuid):
-                        return (yield from self._near(piece, uuid, pieces, seen))
+                        return (yield from self._near(piece, uuid, pieces, recent))
                     # Otherwise the parent is far back, or missing.
                     if not self.index.is_first(uuid, piece.offset):
                         continue
-                if not seen.add(uuid):
+                if not recent.add(uuid):
                     continue
             yield piece
         return None
 
     def _near(
-        self, first: TranscriptPiece, uuid: str, pieces: Iterator[TranscriptPiece], seen: RecentUuids
+        self, first: TranscriptPiece, uuid: str, pieces: Iterator[TranscriptPiece], recent: RecentUuids
     ) -> Generator[TranscriptPiece, None, Iterator[TranscriptPiece] | None]:
         """Continue from a record whose parent may come after it."""
         known = self.index if "index" in self.__dict__ else None
         stretch = UnorderedStretch(first)
-        if stretch.find(pieces, seen, known):
-            yield from stretch.in_order(seen)
+        if stretch.find(pieces, recent, known):
+            yield from stretch.in_order(recent)
             return pieces
         if any(self.index.is_behind(wanted, uuid) for wanted in stretch.wanted):
             yield from self._rest(first.offset)
@@ -382,14 +382,14 @@ class ClaudeTranscript:
 
     def _rest(self, begin: int) -> Iterator[TranscriptPiece]:
         """Everything from this byte on; all before it is in logical order."""
-        found = self.index
+        index = self.index
         file, position = self._file, -1
-        for number in logical(found.parents).order:
-            offset, size = found.offsets[number], found.sizes[number]
-            if offset < begin or number in found.doubled:
+        for number in logical_order(index.parents).order:
+            offset, size = index.offsets[number], index.sizes[number]
+            if offset < begin or number in index.doubled:
                 continue
             if size > wire.LONGEST:
-                yield too_long(offset, size, found.lines.get(number, 0))
+                yield too_long(offset, size, index.lines.get(number, 0))
                 continue
             if offset != position:
                 file.seek(offset)
@@ -399,4 +399,4 @@ class ClaudeTranscript:
                 yield TranscriptPiece(offset, raw, decode(raw))
             except (ValueError, RecursionError):
                 ended = raw if position >= self.size or raw.endswith(b"\n") else raw + b"\n"
-                yield from odd(ended, offset, found.lines.get(number, 0))
+                yield from unusual_pieces(ended, offset, index.lines.get(number, 0))

@@ -24,8 +24,8 @@ def behind(path: str) -> tuple[str, ...] | None:
     """The native program behind npm's wrapper; killing the wrapper would leave it running."""
     if not discovery.is_node_script(path):
         return None
-    here = discovery.system()
-    roots = [os.path.join(found, "vendor") for found in discovery.packages(f"@openai/codex-{here}", path)]
+    here = discovery.npm_platform()
+    roots = [os.path.join(package, "vendor") for package in discovery.packages(f"@openai/codex-{here}", path)]
     roots.append(os.path.join(os.path.dirname(os.path.dirname(path)), "vendor"))
     for root in roots:
         for folder in ("bin", "codex"):  # the second one in older packages

@@ -146,7 +146,7 @@ class CodexDriver:
         if isinstance(record, NewEvent):
             out.entries.append(record)
             return out
-        kind = lines.word(record, "type")
+        kind = lines.text_field(record, "type")
         if kind == "thread.started":
             self._named(record, out.entries)
         elif kind == "turn.started":
@@ -162,8 +162,8 @@ class CodexDriver:
         elif kind == "turn.failed":
             self._failed(record)
         elif kind == "error":
-            said = record.get("message")
-            self._problem = said if isinstance(said, str) else lines.shown(record)
+            message = record.get("message")
+            self._problem = message if isinstance(message, str) else lines.preview(record)
             out.entries.append(lines.error("agent_error", self._problem))
         else:
             out.entries.append(lines.unknown(record))
@@ -179,7 +179,7 @@ class CodexDriver:
         return out
 
     def _named(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        named = lines.plain(record.get("thread_id"))
+        named = lines.storable_id(record.get("thread_id"))
         if named is None or named == self.native_id:
             return
         entries += named_conversation(self.job, self.native_id, named, PROTOCOL)
@@ -192,16 +192,16 @@ class CodexDriver:
 
     def _failed(self, record: dict[str, Any]) -> None:
         error = record.get("error")
-        said = error.get("message") if isinstance(error, dict) else None
-        reason = said if isinstance(said, str) and said else self._problem
+        message = error.get("message") if isinstance(error, dict) else None
+        reason = message if isinstance(message, str) and message else self._problem
         self.final = FinalResult(ok=False, reason=reason or "the turn failed without a reason")
 
     def _usage(self, record: dict[str, Any]) -> dict[str, Any]:
         """It counts over all turns of a conversation (0.166.0), so a resumed run has no counts of its own."""
         usage = record.get("usage")
-        told = usage if isinstance(usage, dict) else {}
-        found = {name: told[key] for name, key in COUNTS.items() if type(told.get(key)) is int}
-        return {"conversation": found} if self.job.resume and found else found
+        reported = usage if isinstance(usage, dict) else {}
+        counts = {name: reported[key] for name, key in COUNTS.items() if type(reported.get(key)) is int}
+        return {"conversation": counts} if self.job.resume and counts else counts
 
     def _item(self, kind: str, item: dict[str, Any], entries: list[Entry]) -> None:
         id, what = item.get("id"), item.get("type")
@@ -213,13 +213,13 @@ class CodexDriver:
             return
         if kind != "item.completed":
             return  # a plan that grows; only its last state is logged
-        said = item.get("text")
-        if what in ("agent_message", "reasoning") and isinstance(said, str):
+        text = item.get("text")
+        if what in ("agent_message", "reasoning") and isinstance(text, str):
             if what == "agent_message":
-                self._answer = said
-            if said:
+                self._answer = text
+            if text:
                 name = "assistant" if what == "agent_message" else "thinking"
-                entries.append(NewEvent(name, {"text": said}, origin=self._origin(id)))
+                entries.append(NewEvent(name, {"text": text}, origin=self._origin(id)))
         elif what == "error":
             # Warnings arrive this way too; a failure is `turn.failed`.
             entries.append(lines.notice_event("agent_warning", str(item.get("message", ""))))
@@ -228,16 +228,21 @@ class CodexDriver:
         else:
             entries.append(lines.unknown(item))
 
-    def _tool(self, kind: str, call: str, told: CodexItemCall, entries: list[Entry]) -> None:
+    def _tool(self, kind: str, call: str, item_call: CodexItemCall, entries: list[Entry]) -> None:
         if call not in self._begun:
             self._begun.add(call)
-            self.open_calls[call] = told.name
-            body: dict[str, Any] = {"call": call, "name": told.name, "input": told.input}
+            self.open_calls[call] = item_call.name
+            body: dict[str, Any] = {"call": call, "name": item_call.name, "input": item_call.input}
             entries.append(NewEvent("tool_progress", body, origin=self._origin(f"call:{call}")))
         if kind == "item.completed" and self.open_calls.pop(call, None) is not None:
-            body = {"call": call, "name": told.name, "outcome": told.outcome, "output": told.output}
-            if told.exit_code is not None:
-                body["exit_code"] = told.exit_code
+            body = {
+                "call": call,
+                "name": item_call.name,
+                "outcome": item_call.outcome,
+                "output": item_call.output,
+            }
+            if item_call.exit_code is not None:
+                body["exit_code"] = item_call.exit_code
             entries.append(NewEvent("tool_summary", body, origin=self._origin(f"result:{call}")))
 
     def _origin(self, record: str) -> Origin | None:

@@ -14,7 +14,7 @@ from holdfast.model.event import NewEvent, Origin
 from holdfast.timestamps import when_stamp as stamp
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.jsonl import JsonlLine, word
+from holdfast.transcripts.jsonl import JsonlLine, text_field
 
 MOST = 100  # how many messages wait for their counterpart
 
@@ -46,37 +46,37 @@ class CodexTurn(msgspec.Struct):
 
     def by_item(self, kind: str, text: str, id: str) -> None:
         """An item holds this message. Skip it if an event already held it."""
-        kept = [told for told in self.told if not _is_same(told, kind, text, id)]
-        if len(kept) == len(self.told):
+        remaining = [message for message in self.told if not _is_same(message, kind, text, id)]
+        if len(remaining) == len(self.told):
             self.items.append((kind, text))
             del self.items[:-MOST]
-        self.told = kept
+        self.told = remaining
 
-    def by_event(self, told: PendingMessage) -> None:
+    def by_event(self, message: PendingMessage) -> None:
         """An event holds this message. Keep it until an item holds the same, or none can follow."""
-        if not self.was_item(told.kind, told.text):
-            self.told.append(told)
+        if not self.was_item(message.kind, message.text):
+            self.told.append(message)
 
     def was_item(self, kind: str, text: str) -> bool:
         """Whether an item held this message and no event has matched it yet."""
-        for place, said in enumerate(self.items):
-            if said[0] == kind and is_like(said[1], text):
+        for index, item in enumerate(self.items):
+            if item[0] == kind and is_like(item[1], text):
                 if kind != "thinking":  # one item matches several events
-                    del self.items[place]
+                    del self.items[index]
                 return True
         return False
 
     def was_prompt(self, text: str) -> bool:
         """Whether an event held this prompt and no item has matched it yet."""
-        for place, told in enumerate(self.prompts):
-            if is_like(text, told):
-                del self.prompts[place]
+        for index, prompt in enumerate(self.prompts):
+            if is_like(text, prompt):
+                del self.prompts[index]
                 return True
         return False
 
     def flush(self) -> list[NewEvent]:
         """The messages that only events hold."""
-        events = [told.event for told in self.told]
+        events = [message.event for message in self.told]
         self.told = []
         return events
 
@@ -86,8 +86,8 @@ def is_like(item: str, event: str) -> bool:
     return item.strip() == event.strip() or event in item
 
 
-def _is_same(told: PendingMessage, kind: str, text: str, id: str) -> bool:
-    return told.kind == kind and ((bool(id) and told.id == id) or is_like(text, told.text))
+def _is_same(message: PendingMessage, kind: str, text: str, id: str) -> bool:
+    return message.kind == kind and ((bool(id) and message.id == id) or is_like(text, message.text))
 
 
 # --- Turns
@@ -114,12 +114,12 @@ class CodexConversation:
     # --- Messages
 
     def _message(self, payload: dict[str, Any], id: str) -> None:
-        role = word(payload, "role")
+        role = text_field(payload, "role")
         if role == "assistant":
             for part, text in enumerate(records.texts(payload.get("content"))):
                 self._say("assistant", text, id, self._record_id("message", id, part))
         elif role == "user":
-            whose = records.user(payload)
+            whose = records.user_text(payload)
             for code, text in whose.told:
                 self._notice(code, text)
             if whose.person:
@@ -176,7 +176,7 @@ class CodexConversation:
 
     def _call(self, what: str, payload: dict[str, Any], value: dict[str, Any]) -> None:
         call = tool_calls.begin(what, payload)
-        if call is None or wire.plain(call.id) is None:
+        if call is None or wire.storable_id(call.id) is None:
             self._unknown(value)
             return
         turn = self._need_turn()
@@ -193,34 +193,34 @@ class CodexConversation:
             turn.calls[call.id] = call
 
     def _output(self, payload: dict[str, Any], value: dict[str, Any]) -> None:
-        id = wire.plain(payload.get("call_id") or payload.get("id"))
+        id = wire.storable_id(payload.get("call_id") or payload.get("id"))
         if id is None:
             self._unknown(value)
             return
         turn = self._need_turn()
-        told = tool_calls.output(payload)
+        output = tool_calls.output(payload)
         call = turn.calls.pop(id, None)
         if call is not None:
             self._flush()
             turn.answer_last = False
-            self._summary(call, _both(call.ending, told))
+            self._summary(call, _both(call.ending, output))
         elif id in self._ended:
             self.facts.note("duplicate_result", line=self._line.number, call=id)
-            self._notice("duplicate_result", told.output, call=id)
+            self._notice("duplicate_result", output.output, call=id)
         else:
             self.facts.note("orphan_result", line=self._line.number, call=id)
             known = turn.loose.pop(id, None)
-            call = CodexToolCall(id, word(payload, "name") or "unknown", None)
+            call = CodexToolCall(id, text_field(payload, "name") or "unknown", None)
             if known is not None and known.command is not None:
                 call = CodexToolCall(id, "command_execution", {"command": known.command})
                 self._begin(call)
-            self._summary(call, _both(known, told))
+            self._summary(call, _both(known, output))
 
     def _ending(self, item: dict[str, Any]) -> None:
-        found = tool_calls.ending(item)
-        if found is None or wire.plain(found[0]) is None:
+        call_result = tool_calls.ending(item)
+        if call_result is None or wire.storable_id(call_result[0]) is None:
             return
-        id, ending = found
+        id, ending = call_result
         turn = self._need_turn()
         if (call := turn.calls.get(id)) is not None:
             call.ending = ending
@@ -264,9 +264,9 @@ class CodexConversation:
         turn = self._need_turn()
         self._flush()
         error = payload.get("error")
-        turn.answered |= bool(word(payload, "last_agent_message"))
+        turn.answered |= bool(text_field(payload, "last_agent_message"))
         if error:
-            message = word(error, "message") if isinstance(error, dict) else str(error)
+            message = text_field(error, "message") if isinstance(error, dict) else str(error)
             turn.ended, turn.reason = "failed", message
             self._put(self._new("error", {"text": message, "code": "agent_error"}))
         else:
@@ -283,8 +283,8 @@ class CodexConversation:
         now, self._at = self._at, self._was
         for call in turn.calls.values():
             if len(self.facts.dangling) < DANGLING:
-                told = {"call": call.id, "name": call.name, "input": call.input}
-                self.facts.dangling.append((turn.number, told))
+                open_call = {"call": call.id, "name": call.name, "input": call.input}
+                self.facts.dangling.append((turn.number, open_call))
             unknown = CodexCallResult("interrupted", wire.UNKNOWN_OUTCOME)
             self._summary(call, call.ending or unknown, known=call.ending is not None)
         self._at = now
@@ -331,7 +331,7 @@ class CodexConversation:
         return NewEvent(kind, body, at=stamp(self._at), origin=origin)
 
     def _record_id(self, kind: str, id: str, part: int = 0) -> str:
-        named = f"{kind}:{id}" if wire.plain(id) else f"byte:{self._line.offset}"
+        named = f"{kind}:{id}" if wire.storable_id(id) else f"byte:{self._line.offset}"
         return named if part == 0 else f"{named}:{part}"
 
     def _notice(self, code: str, text: str, **more: Any) -> None:
@@ -344,7 +344,7 @@ class CodexConversation:
 def title(prompt: str) -> str | None:
     """The first line of a prompt, shortened; None if it is empty or not fit for a title."""
     first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
-    return wire.plain(first if len(first) <= TITLE else first[: TITLE - 1] + "…")
+    return wire.storable_id(first if len(first) <= TITLE else first[: TITLE - 1] + "…")
 
 
 def _is_complete(turn: CodexTurn) -> bool:
@@ -353,12 +353,14 @@ def _is_complete(turn: CodexTurn) -> bool:
     return turn.ended == "complete" and turn.answered
 
 
-def _both(known: CodexCallResult | None, told: CodexCallResult) -> CodexCallResult:
+def _both(known: CodexCallResult | None, reported: CodexCallResult) -> CodexCallResult:
     """The output that the model got, with the exit status that the system got."""
-    if known is None or told.outcome == "interrupted":
-        return told
-    code = known.exit_code if known.exit_code is not None else told.exit_code
-    return CodexCallResult(known.outcome if known.outcome == "error" else told.outcome, told.output, code)
+    if known is None or reported.outcome == "interrupted":
+        return reported
+    code = known.exit_code if known.exit_code is not None else reported.exit_code
+    return CodexCallResult(
+        known.outcome if known.outcome == "error" else reported.outcome, reported.output, code
+    )
 
 
 # --- Records
@@ -421,7 +423,7 @@ class CodexRollout(CodexConversation):
             self.facts.note(line.problem, line=line.number, offset=line.offset)
         if line.value is None:
             self._put(jsonl.notice(line, self._agent, self._native_id))
-        elif line.value == self._before and word(line.value, "type") == "response_item":
+        elif line.value == self._before and text_field(line.value, "type") == "response_item":
             self.facts.note("duplicate_record", line=line.number)
         else:
             self._before = line.value
@@ -438,27 +440,27 @@ class CodexRollout(CodexConversation):
 
     # --- Record types
 
-    def _take(self, found: CodexRecord, value: dict[str, Any]) -> None:
-        self._was, self._at = self._at, found.at
+    def _take(self, entry: CodexRecord, value: dict[str, Any]) -> None:
+        self._was, self._at = self._at, entry.at
         facts = self.facts
-        if facts.records == 0 and found.kind == "session_meta":
+        if facts.records == 0 and entry.kind == "session_meta":
             facts.header = True
-            facts.header_id = wire.plain(found.payload.get("id") or found.payload.get("session_id"))
-        self._count(found.ordinal)
+            facts.header_id = wire.storable_id(entry.payload.get("id") or entry.payload.get("session_id"))
+        self._count(entry.ordinal)
         if facts.thread_id is None:
-            facts.thread_id = wire.plain(found.payload.get("thread_id"))
-        if found.kind == "turn_context" or (found.kind == "session_meta" and facts.cwd is None):
-            facts.cwd = wire.plain(found.payload.get("cwd")) or facts.cwd
-        if found.kind == "response_item":
-            self._item(found.what, found.payload, value)
-        elif found.kind == "event_msg":
-            self._event(found.what, found.payload, value)
-        elif found.kind == "compacted":
-            text = word(found.payload, "message") or "the context was compacted"
+            facts.thread_id = wire.storable_id(entry.payload.get("thread_id"))
+        if entry.kind == "turn_context" or (entry.kind == "session_meta" and facts.cwd is None):
+            facts.cwd = wire.storable_id(entry.payload.get("cwd")) or facts.cwd
+        if entry.kind == "response_item":
+            self._item(entry.what, entry.payload, value)
+        elif entry.kind == "event_msg":
+            self._event(entry.what, entry.payload, value)
+        elif entry.kind == "compacted":
+            text = text_field(entry.payload, "message") or "the context was compacted"
             self._notice("compacted", text)
-        elif found.kind == "inter_agent_communication":
-            self._notice("subagent", word(found.payload, "content"))
-        elif found.kind not in _QUIET and found.kind != "turn_context":
+        elif entry.kind == "inter_agent_communication":
+            self._notice("subagent", text_field(entry.payload, "content"))
+        elif entry.kind not in _QUIET and entry.kind != "turn_context":
             self._unknown(value)
 
     def _count(self, ordinal: int | None) -> None:
@@ -471,7 +473,7 @@ class CodexRollout(CodexConversation):
         self._ordinal = ordinal
 
     def _item(self, what: str, payload: dict[str, Any], value: dict[str, Any]) -> None:
-        id = word(payload, "id")
+        id = text_field(payload, "id")
         if id and what not in tool_calls.CALLS | tool_calls.OUTPUTS:
             if id in self._met:
                 self.facts.note("duplicate_record", line=self._line.number, id=id)
@@ -480,14 +482,16 @@ class CodexRollout(CodexConversation):
         if what == "message":
             self._message(payload, id)
         elif what == "reasoning":
-            text = records.joined(payload.get("summary")) or records.joined(payload.get("content"))
+            text = records.summary_text(payload.get("summary")) or records.summary_text(
+                payload.get("content")
+            )
             self._say("thinking", text, id, self._record_id("reasoning", id))
         elif what in tool_calls.CALLS or what in tool_calls.WHOLE:
             self._call(what, payload, value)
         elif what in tool_calls.OUTPUTS:
             self._output(payload, value)
         elif what == "agent_message":
-            self._notice("subagent", records.joined(payload.get("content")))
+            self._notice("subagent", records.summary_text(payload.get("content")))
         elif what not in _QUIET_RESPONSES:
             self._unknown(value)
 
@@ -499,35 +503,35 @@ class CodexRollout(CodexConversation):
         elif what == "turn_aborted":
             turn = self._need_turn()
             self._flush()
-            turn.ended, turn.reason = "aborted", word(payload, "reason")
+            turn.ended, turn.reason = "aborted", text_field(payload, "reason")
             self._notice("turn_aborted", turn.reason or "the turn was stopped")
         elif what == "item_completed":
             item = payload.get("item")
             if isinstance(item, dict):
-                self._completed(word(item, "type"), item, value)
+                self._completed(text_field(item, "type"), item, value)
             else:
                 self._unknown(value)
         elif what == "user_message":
-            self._tell("user", word(payload, "message"), "")
+            self._tell("user", text_field(payload, "message"), "")
         elif what == "agent_message":
-            self._tell("assistant", word(payload, "message"), "")
+            self._tell("assistant", text_field(payload, "message"), "")
         elif what in ("agent_reasoning", "agent_reasoning_raw_content"):
-            self._tell("thinking", word(payload, "text"), "")
+            self._tell("thinking", text_field(payload, "text"), "")
         elif what in tool_calls.ENDINGS:
             self._ending(payload)
         elif what == "thread_rolled_back":
             self._roll_back(payload.get("num_turns"))
         elif what == "error":
-            self._put(self._new("error", {"text": word(payload, "message"), "code": "agent_error"}))
+            self._put(self._new("error", {"text": text_field(payload, "message"), "code": "agent_error"}))
         elif what in ("warning", "stream_error"):
-            self._notice("agent_warning", word(payload, "message"))
+            self._notice("agent_warning", text_field(payload, "message"))
         elif what in _REVIEWS:
             self._notice("review", what)
         elif what not in _QUIET_EVENTS:
             self._unknown(value)
 
     def _completed(self, what: str, item: dict[str, Any], value: dict[str, Any]) -> None:
-        id = word(item, "id")
+        id = text_field(item, "id")
         if id and what in _SAYINGS:
             if f"item:{id}" in self._met:
                 self.facts.note("duplicate_record", line=self._line.number, id=id)
@@ -540,11 +544,11 @@ class CodexRollout(CodexConversation):
                 self._tell("assistant", text, id, part)
         elif what == "Reasoning":
             summary, raw = item.get("summary_text"), item.get("raw_content")
-            self._tell("thinking", records.joined(summary) or records.joined(raw), id)
+            self._tell("thinking", records.summary_text(summary) or records.summary_text(raw), id)
         elif what in tool_calls.ENDINGS:
             self._ending(item)
         elif what == "Plan":
-            self._notice("plan", word(item, "text"))
+            self._notice("plan", text_field(item, "text"))
         elif what in _REVIEWS:
             self._notice("review", what)
         elif what not in _QUIET_ITEMS:

@@ -53,9 +53,9 @@ class CodexFacts(msgspec.Struct):
     def note(self, code: str, **evidence: Any) -> None:
         """Record a problem."""
         self.counts[code] = self.counts.get(code, 0) + 1
-        shown = self.odd.setdefault(code, [])
-        if len(shown) < SHOWN:
-            shown.append(evidence)
+        examples = self.odd.setdefault(code, [])
+        if len(examples) < SHOWN:
+            examples.append(evidence)
 
     def take_back(self, turns: int) -> None:
         """The last turns no longer count."""
@@ -118,7 +118,7 @@ _TEXTS = {
 }
 
 
-def judge(facts: CodexFacts, native_id: str) -> list[TranscriptProblem]:
+def find_problems(facts: CodexFacts, native_id: str) -> list[TranscriptProblem]:
     """The problems of a rollout that was requested as this thread."""
     if facts.records == 0:
         return [TranscriptProblem("empty", "the file is empty, and Codex refuses it")]
@@ -129,9 +129,9 @@ def judge(facts: CodexFacts, native_id: str) -> list[TranscriptProblem]:
     elif facts.header_id is not None and facts.header_id != native_id:
         text = f"the file belongs to thread {facts.header_id}, not {native_id}"
         problems.append(TranscriptProblem("session_id_mismatch", text, {"in_file": facts.header_id}))
-    for code, shown in facts.odd.items():
+    for code, examples in facts.odd.items():
         count = facts.counts[code]
-        problems.append(TranscriptProblem(code, _TEXTS.get(code, code), {"count": count, "first": shown}))
+        problems.append(TranscriptProblem(code, _TEXTS.get(code, code), {"count": count, "first": examples}))
     if facts.dangling:
         named = ", ".join(str(call["name"]) for _, call in facts.dangling[:5])
         text = f"calls without a result ({named}); Codex tells the model that they were aborted"

@@ -37,24 +37,24 @@ def owners(root: str, native_id: str) -> list[int]:
         return []  # a clean exit removes it
     try:
         stat = os.fstat(descriptor)
-        told = _told(stat.st_dev, stat.st_ino)
-        if told is None:
+        holders = _lock_holders(stat.st_dev, stat.st_ino)
+        if holders is None:
             return open_files.holders(path) if _is_held(descriptor) else []
     finally:
         os.close(descriptor)
     # The lock list names the process that took the lock, not the one that holds it now.
-    alive = [pid for pid in told if os.path.exists(f"/proc/{pid}")]
-    return alive or (open_files.holders(path) if told else [])
+    alive = [pid for pid in holders if os.path.exists(f"/proc/{pid}")]
+    return alive or (open_files.holders(path) if holders else [])
 
 
-def _told(device: int, inode: int) -> list[int] | None:
+def _lock_holders(device: int, inode: int) -> list[int] | None:
     """The holders in the kernel's lock list; None if it lists no lock at all."""
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as file:
             lines = file.readlines()
     except OSError:
         return None
-    found = set()
+    pids = set()
     for line in lines:
         words = line.split()  # "12: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF"
         if len(words) < 6 or "->" in words or words[1] != "FLOCK" or not words[4].isdecimal():
@@ -64,8 +64,8 @@ def _told(device: int, inode: int) -> list[int] | None:
         here = f"{os.major(device):02x}", f"{os.minor(device):02x}"
         # An overlay file system reports another device here; then the inode must be enough.
         if number == str(inode) and ((major, minor) == here or major == "00"):
-            found.add(int(words[4]))
-    return sorted(found) if lines else None
+            pids.add(int(words[4]))
+    return sorted(pids) if lines else None
 
 
 def _is_held(descriptor: int) -> bool:
@@ -110,36 +110,36 @@ def wording(kind: str, body: dict[str, Any]) -> Wording | None:
 
 def keys(events: Iterable[NewEvent | Event], turn: int = 0) -> Iterator[Key | None]:
     """The matching key of each event; `turn` is the number of turns before the first event."""
-    seen: Counter[Wording] = Counter()
+    counts: Counter[Wording] = Counter()
     for event in events:
-        found = wording(event.kind, event.body)
+        key = wording(event.kind, event.body)
         if event.kind == "user":
             turn += 1
-            seen.clear()
-        if found is None:
+            counts.clear()
+        if key is None:
             yield None
         else:
-            yield (turn, found, seen[found])
-            seen[found] += 1
+            yield (turn, key, counts[key])
+            counts[key] += 1
 
 
 def _command(input: Any) -> str | None:
-    told = input
+    command = input
     for name in ("cmd", "command"):
         if isinstance(input, dict) and input.get(name):
-            told = input[name]
+            command = input[name]
             break
     else:
         return None
-    if isinstance(told, list):
-        return _inner([str(part) for part in told])
-    if not isinstance(told, str):
+    if isinstance(command, list):
+        return _inner([str(part) for part in command])
+    if not isinstance(command, str):
         return None
     try:
-        words = shlex.split(told)
+        words = shlex.split(command)
     except ValueError:  # an unclosed quote: no program joined this line
-        return told
-    return _inner(words) if _is_shell(words) else told
+        return command
+    return _inner(words) if _is_shell(words) else command
 
 
 def _inner(words: list[str]) -> str:
@@ -183,7 +183,7 @@ class CodexReader(TranscriptReader):
         """The events of the thread's rollout, in order."""
         fold = CodexRollout(self.agent, ref.native_id)
         try:
-            with opening.opened(ref.path) as file:
+            with opening.open_rollout(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
                     yield from fold.take(line)
         except (OSError, opening.CompressedRollout) as problem:
@@ -196,7 +196,7 @@ class CodexReader(TranscriptReader):
         problems: list[TranscriptProblem] = []
         readable = True
         try:
-            with opening.opened(ref.path) as file:
+            with opening.open_rollout(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
                     fold.take(line)
         except FileNotFoundError:
@@ -211,7 +211,7 @@ class CodexReader(TranscriptReader):
         fold.end()
         facts = fold.facts
         if readable:
-            problems += judge.judge(facts, ref.native_id)
+            problems += judge.find_problems(facts, ref.native_id)
         if twins := [path for path in self._twins(ref) if path != ref.path]:
             problems.append(
                 TranscriptProblem("multiple_files", "more than one rollout has its id", {"others": twins})
@@ -240,14 +240,14 @@ class CodexReader(TranscriptReader):
 
     def _twins(self, ref: SessionRef) -> list[str]:
         """All files with its id in their name, in the same sessions folder."""
-        if places.named(ref.path) is None:
+        if places.thread_in_name(ref.path) is None:
             return []
         above = ref.path
         while above != os.path.dirname(above):
             above = os.path.dirname(above)
             if os.path.basename(above) in places.FOLDERS:
-                found = places.rollouts(os.path.dirname(above))
-                return [path for path in found if places.named(path) == ref.native_id]
+                paths = places.rollouts(os.path.dirname(above))
+                return [path for path in paths if places.thread_in_name(path) == ref.native_id]
         return []
 
     def _unreadable(self, ref: SessionRef, problem: Exception) -> NewEvent:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.transcripts.jsonl import word
+from holdfast.transcripts.jsonl import text_field
 
 STARTS = (b'{"timestamp":',)
 
@@ -37,11 +37,11 @@ class CodexRecord(msgspec.Struct, frozen=True):
 
 def record(value: dict[str, Any]) -> CodexRecord:
     """Parse the record on a line."""
-    kind, payload = word(value, "type"), value.get("payload")
+    kind, payload = text_field(value, "type"), value.get("payload")
     at, ordinal = value.get("timestamp"), value.get("ordinal")
     if not isinstance(payload, dict):
         kind, payload = _bare(kind, value), value
-    what = word(payload, "type")
+    what = text_field(payload, "type")
     if kind == "event_msg":
         what = _NEWER.get(what, what)
     return CodexRecord(kind, what, payload, at, ordinal if type(ordinal) is int else None)
@@ -97,30 +97,30 @@ def texts(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
     parts = content if isinstance(content, list) else []
-    return [found for part in parts if (found := _text(part))]
+    return [text for part in parts if (text := _text(part))]
 
 
-def user(payload: dict[str, Any]) -> CodexUserText:
+def user_text(payload: dict[str, Any]) -> CodexUserText:
     """Split a message in the user's name by author."""
     content = payload.get("content")
     parts = content if isinstance(content, list) else [content]
     whose = _provenance(payload)
     person: list[str] = []
-    told: list[tuple[str, str]] = []
+    notices: list[tuple[str, str]] = []
     for number, part in enumerate(parts):
-        found = _text(part)
-        if not found:
+        text = _text(part)
+        if not text:
             continue
         owner = whose[number] if number < len(whose) else ""
-        code = "" if owner == "user" else _code(found)
+        code = "" if owner == "user" else _code(text)
         if code:
-            told.append((code, found))
-        elif owner in ("", "user") and (owner or not _is_harness(found)):
-            person.append(found)
-    return CodexUserText(person, told)
+            notices.append((code, text))
+        elif owner in ("", "user_text") and (owner or not _is_harness(text)):
+            person.append(text)
+    return CodexUserText(person, notices)
 
 
-def joined(parts: Any) -> str:
+def summary_text(parts: Any) -> str:
     """The parts of a summary as one text."""
     return "\n".join(texts(parts))
 
@@ -130,7 +130,7 @@ def _text(part: Any) -> str:
         return part
     if not isinstance(part, dict):
         return ""
-    kind = word(part, "type")
+    kind = text_field(part, "type")
     if isinstance(text := part.get("text"), str) and (kind in _TEXTS or not kind):
         return text
     return f"[{kind}]" if kind else ""
@@ -141,8 +141,8 @@ def _provenance(payload: dict[str, Any]) -> list[str]:
     listed = passed.get("content_item_metadata") if isinstance(passed, dict) else None
     owners = []
     for item in listed if isinstance(listed, list) else []:
-        told = item.get("provenance") if isinstance(item, dict) else None
-        owners.append(word(told, "type") if isinstance(told, dict) else "")
+        provenance = item.get("provenance") if isinstance(item, dict) else None
+        owners.append(text_field(provenance, "type") if isinstance(provenance, dict) else "")
     return owners
 
 

@@ -15,7 +15,7 @@ from holdfast.agents.codex.events import CodexRollout
 from holdfast.agents.codex.records import STARTS, record
 from holdfast.errors import BadInput
 from holdfast.transcripts import jsonl
-from holdfast.transcripts.jsonl import plain, word
+from holdfast.transcripts.jsonl import storable_id, text_field
 from holdfast.transcripts.reader import SessionRef
 
 _READERS = ("compression.zstd", "zstandard")  # Python 3.14's own module, and the package for earlier versions
@@ -26,7 +26,7 @@ class CompressedRollout(BadInput):
 
 
 @contextmanager
-def opened(path: str) -> Iterator[BinaryIO]:
+def open_rollout(path: str) -> Iterator[BinaryIO]:
     """Open a rollout for reading."""
     if not path.endswith(".zst"):
         with open(path, "rb") as file:
@@ -53,8 +53,8 @@ def _zstd() -> Any:
 
 
 def _error(module: Any) -> type[Exception]:
-    found = getattr(module, "ZstdError", None)
-    return found if isinstance(found, type) and issubclass(found, Exception) else EOFError
+    error = getattr(module, "ZstdError", None)
+    return error if isinstance(error, type) and issubclass(error, Exception) else EOFError
 
 
 # --- Files
@@ -82,10 +82,10 @@ def rollouts(folder: str) -> Iterator[str]:
                     yield os.path.join(parent, name)
 
 
-def named(path: str) -> str | None:
+def thread_in_name(path: str) -> str | None:
     """The thread id in a file's name."""
-    found = _NAMED.fullmatch(os.path.basename(path))
-    return found[1].lower() if found else None
+    match = _NAMED.fullmatch(os.path.basename(path))
+    return match[1].lower() if match else None
 
 
 def by_id(folder: str, native_id: str) -> list[str]:
@@ -93,10 +93,10 @@ def by_id(folder: str, native_id: str) -> list[str]:
     if not _IS_UUID.fullmatch(native_id):
         return []
     wanted = native_id.lower()
-    return [path for path in rollouts(folder) if (named(path) or told_id(path)) == wanted]
+    return [path for path in rollouts(folder) if (thread_in_name(path) or thread_in_file(path)) == wanted]
 
 
-def told_id(path: str) -> str | None:
+def thread_in_file(path: str) -> str | None:
     """The thread id inside a file: in its first line, else in a later one."""
     fold = _head(path)
     return fold.facts.header_id or fold.facts.thread_id
@@ -107,7 +107,9 @@ def session_ref(path: str) -> SessionRef:
     path = os.path.abspath(path)
     fold = _head(path)
     facts = fold.facts
-    native_id = named(path) or facts.header_id or facts.thread_id or os.path.basename(path).split(".")[0]
+    native_id = (
+        thread_in_name(path) or facts.header_id or facts.thread_id or os.path.basename(path).split(".")[0]
+    )
     cwd, updated_at = _tail(path)
     if updated_at is None:
         with suppress(OSError):
@@ -126,7 +128,7 @@ def session_ref(path: str) -> SessionRef:
 
 def _head(path: str) -> CodexRollout:
     fold = CodexRollout("codex", "")
-    with suppress(OSError, CompressedRollout), opened(path) as file:
+    with suppress(OSError, CompressedRollout), open_rollout(path) as file:
         for line in islice(jsonl.read(file, STARTS), _HEAD):
             fold.take(line)
             if fold.facts.title is not None and (fold.facts.header_id or fold.facts.thread_id):
@@ -143,12 +145,12 @@ def _tail(path: str) -> tuple[str | None, str | None]:
         for raw in _backwards(path):
             if at is not None and b'"turn_context"' not in raw:
                 continue
-            for line in jsonl.of(raw, STARTS):
+            for line in jsonl.parse_line(raw, STARTS):
                 if line.value is None:
                     continue
-                found = record(line.value)
-                at = at or timestamps.when_stamp(found.at)
-                if found.kind == "turn_context" and (cwd := plain(word(found.payload, "cwd"))):
+                entry = record(line.value)
+                at = at or timestamps.when_stamp(entry.at)
+                if entry.kind == "turn_context" and (cwd := storable_id(text_field(entry.payload, "cwd"))):
                     return cwd, at
     return cwd, at
 

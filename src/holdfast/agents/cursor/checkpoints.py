@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from holdfast import timestamps
-from holdfast.agents.acp.content import AcpOrigins, block_text, mended, raw_text
+from holdfast.agents.acp.content import AcpOrigins, block_text, join_surrogates, raw_text
 from holdfast.agents.cursor import tool_calls
 from holdfast.agents.cursor.protobuf import ProtobufMessage
 from holdfast.agents.cursor.tool_calls import streams
@@ -28,22 +28,22 @@ class PromptMessages:
     """Finds each call and each result in the messages for the model; only blob ids are kept."""
 
     def __init__(self, ids: Iterable[bytes], blob: Blobs):
-        self.ids = [found.hex() for found in ids]
+        self.ids = [blob_id.hex() for blob_id in ids]
         self.missing: list[str] = []
         self.last_role = ""
         self._blob = blob
         self._calls: dict[str, str] = {}
         self._results: dict[str, str] = {}
-        for found in self.ids:
-            message = read(blob(found))
+        for blob_id in self.ids:
+            message = read(blob(blob_id))
             if message is None:
-                self.missing.append(found)
+                self.missing.append(blob_id)
                 continue
-            self.last_role = lines.word(message, "role")
+            self.last_role = lines.text_field(message, "role")
             for part in parts(message):
-                if call := lines.word(part, "toolCallId"):
+                if call := lines.text_field(part, "toolCallId"):
                     into = self._results if part.get("type") == "tool-result" else self._calls
-                    into.setdefault(call, found)
+                    into.setdefault(call, blob_id)
 
     def call(self, call: str) -> dict[str, Any] | None:
         """The part that made a call."""
@@ -54,8 +54,8 @@ class PromptMessages:
         part = self._part(self._results.get(call), call, "tool-result")
         return None if part is None else result_text(part)
 
-    def _part(self, found: str | None, call: str, kind: str) -> dict[str, Any] | None:
-        message = None if found is None else read(self._blob(found))
+    def _part(self, blob_id: str | None, call: str, kind: str) -> dict[str, Any] | None:
+        message = None if blob_id is None else read(self._blob(blob_id))
         of_call = (p for p in parts(message or {}) if p.get("toolCallId") == call and p.get("type") == kind)
         return next(of_call, None)
 
@@ -82,13 +82,13 @@ def result_text(part: dict[str, Any]) -> str:
         if isinstance(value, dict) and "value" in value and "type" in value:
             value = value["value"]
         if isinstance(value, list):
-            return mended("\n".join(block_text(item) for item in value))
+            return join_surrogates("\n".join(block_text(item) for item in value))
         if value is not None:
             return raw_text(value)
     return ""
 
 
-def said(text: str) -> str:
+def user_text(text: str) -> str:
     """The user's text, without what the CLI wraps around it for the model."""
     if queries := _QUERY.findall(text):
         return "\n".join(queries)
@@ -159,14 +159,14 @@ class CheckpointGraph:
 
     def asked(self) -> dict[str, str]:
         """The prompts by request id."""
-        found = {}
+        prompts = {}
         for turn in ProtobufMessage(self._blob(self._root) or b"").many(_TURNS):
             agent = ProtobufMessage(self._blob(turn.hex()) or b"").inside(_AGENT_TURN)
             user = agent.one(_USER) if agent is not None else None
             data = self._blob(user.hex()) if user is not None else None
             if agent is not None and data is not None:
-                found[agent.text(_REQUEST)] = self._words(ProtobufMessage(data))
-        return found
+                prompts[agent.text(_REQUEST)] = self._words(ProtobufMessage(data))
+        return prompts
 
     # --- One turn
 
@@ -177,13 +177,13 @@ class CheckpointGraph:
         if data is None:
             yield from self._missing(turn, f"turn {number}", f"turn:{number}")
             return
-        told = ProtobufMessage(data)
-        if told.broken:
+        message = ProtobufMessage(data)
+        if message.broken:
             yield TranscriptProblem("store_damaged", "a turn is truncated", {"blob": turn, "turn": number})
-        if (shell := told.inside(_SHELL_TURN)) is not None:
+        if (shell := message.inside(_SHELL_TURN)) is not None:
             yield from self._shell(shell, number)
             return
-        agent = told.inside(_AGENT_TURN)
+        agent = message.inside(_AGENT_TURN)
         if agent is None:
             yield self._notice("unknown_record", f"turn {number} is of an unknown kind", f"turn:{number}")
             return
@@ -198,15 +198,15 @@ class CheckpointGraph:
                 continue
             yield from self._step(step.hex(), key, at, prompts)
 
-    def _user(self, found: bytes | None, key: str) -> Iterator[Item]:
+    def _user(self, blob_id: bytes | None, key: str) -> Iterator[Item]:
         record = f"{key}:prompt"
-        if found is None:
+        if blob_id is None:
             yield self._notice("no_prompt", "this turn has no prompt", record)
             return
-        data = self._blob(found.hex())
+        data = self._blob(blob_id.hex())
         if data is None:
             yield self._notice("no_prompt", "the prompt of this turn is missing", f"{record}:gone")
-            yield from self._missing(found.hex(), "a prompt", record)
+            yield from self._missing(blob_id.hex(), "a prompt", record)
             return
         user = ProtobufMessage(data)
         text, at = self._words(user), timestamps.of(user.number(_STARTED))
@@ -217,8 +217,8 @@ class CheckpointGraph:
 
     def _words(self, user: ProtobufMessage) -> str:
         text = user.text(_TEXT)
-        if not text and (found := user.one(_TEXT_BLOB)) is not None:
-            text = (self._blob(found.hex()) or b"").decode(errors="replace")
+        if not text and (blob_id := user.one(_TEXT_BLOB)) is not None:
+            text = (self._blob(blob_id.hex()) or b"").decode(errors="replace")
         return text
 
     def _step(self, step: str, key: str, at: int, prompts: PromptMessages) -> Iterator[Item]:
@@ -227,29 +227,29 @@ class CheckpointGraph:
         if data is None:
             yield from self._missing(step, "a step", record)
             return
-        told = ProtobufMessage(data)
-        if told.broken:
+        message = ProtobufMessage(data)
+        if message.broken:
             yield TranscriptProblem("store_damaged", "a step is truncated", {"blob": step})
-        if (tool := told.one(_TOOL)) is not None:
+        if (tool := message.one(_TOOL)) is not None:
             yield from self._tool(tool_calls.read(tool), key, record, prompts)
-        elif (spoken := told.inside(_ASSISTANT)) is not None:
+        elif (spoken := message.inside(_ASSISTANT)) is not None:
             yield from self._spoken("assistant", spoken, record)
-        elif (thought := told.inside(_THINKING)) is not None:
+        elif (thought := message.inside(_THINKING)) is not None:
             yield from self._spoken("thinking", thought, record)
         else:
-            yield self._notice("unknown_record", f"a step of kind {told.numbers[:5]}", record)
+            yield self._notice("unknown_record", f"a step of kind {message.numbers[:5]}", record)
 
-    def _spoken(self, kind: str, told: ProtobufMessage, record: str) -> Iterator[NewEvent]:
-        if text := told.text(1):
+    def _spoken(self, kind: str, message: ProtobufMessage, record: str) -> Iterator[NewEvent]:
+        if text := message.text(1):
             yield NewEvent(kind, {"text": text}, origin=self._origin(record))
 
     def _tool(
         self, call: tool_calls.CheckpointCall, key: str, record: str, prompts: PromptMessages
     ) -> Iterator[NewEvent]:
-        name, given = call.id or record, call.input
+        name, arguments = call.id or record, call.input
         asked = None if call.known or not call.id else prompts.call(call.id)
         if asked is not None and isinstance(asked.get("args"), dict):
-            given = asked["args"]
+            arguments = asked["args"]
         # The same ids as the ACP driver's, so that a call of the live stream is recognized.
         again = name in self._calls
         self._calls.add(name)
@@ -257,7 +257,7 @@ class CheckpointGraph:
         origins.native_id = self._native_id
         begun = self._origin(record) if again else origins.of("call", name)
         ended = self._origin(f"{record}:result") if again else origins.of("result", name)
-        body = {"call": name, "name": call.name, "input": given}
+        body = {"call": name, "name": call.name, "input": arguments}
         yield NewEvent("tool_progress", body, at=call.started, origin=begun)
         if call.outcome is None:
             self._open[name] = call.name
@@ -274,59 +274,63 @@ class CheckpointGraph:
         """The user's own shell command, which no model saw as a prompt."""
         texts = []
         for field in (1, 2):
-            found = shell.one(field)
-            data = self._blob(found.hex()) if found is not None else b""
-            if found is not None and data is None:
-                yield from self._missing(found.hex(), "the user ran a command", f"turn:{number}:{field}")
+            blob_id = shell.one(field)
+            data = self._blob(blob_id.hex()) if blob_id is not None else b""
+            if blob_id is not None and data is None:
+                yield from self._missing(blob_id.hex(), "the user ran a command", f"turn:{number}:{field}")
             inner = ProtobufMessage(data or b"")
             texts.append(f"$ {inner.text(1)}" if field == 1 else streams(inner.text(1), inner.text(2)))
         yield self._notice("local_command", "\n".join(text for text in texts if text), f"turn:{number}")
 
     # --- Outside the turns
 
-    def _pending(self, told: list[str], prompts: PromptMessages) -> Iterator[NewEvent]:
+    def _pending(self, texts: list[str], prompts: PromptMessages) -> Iterator[NewEvent]:
         """Calls that the checkpoint lists as running; the format of these texts is not published."""
-        for number, text in enumerate(told, 1):
+        for number, text in enumerate(texts, 1):
             value = read(text.encode(errors="surrogatepass")) or {}
             names = ("toolCallId", "tool_call_id", "callId", "call_id", "call", "id")
             call = next((value[n] for n in names if isinstance(value.get(n), str) and value[n]), "")
             if call in self._calls and call:
                 continue
             asked = (prompts.call(call) if call else None) or {}
-            name = lines.word(value, "toolName") or lines.word(value, "name") or lines.word(asked, "toolName")
-            given = value.get("args") or asked.get("args") or value.get("input") or {"pending": text}
+            name = (
+                lines.text_field(value, "toolName")
+                or lines.text_field(value, "name")
+                or lines.text_field(asked, "toolName")
+            )
+            arguments = value.get("args") or asked.get("args") or value.get("input") or {"pending": text}
             call = call or f"pending:{number}"
             self._calls.add(call)
             self._open[call] = name or "tool"
             origins = AcpOrigins(AGENT, "pending")
             origins.native_id = self._native_id
-            body = {"call": call, "name": name or "tool", "input": given}
+            body = {"call": call, "name": name or "tool", "input": arguments}
             yield NewEvent("tool_progress", body, origin=origins.of("call", call))
 
     def _from_prompts(self, prompts: PromptMessages) -> Iterator[Item]:
         """A conversation without turns: the messages for the model."""
         names: dict[str, str] = {}
-        for number, found in enumerate(prompts.ids):
-            message = read(self._blob(found)) or {}
-            role = lines.word(message, "role")
+        for number, blob_id in enumerate(prompts.ids):
+            message = read(self._blob(blob_id)) or {}
+            role = lines.text_field(message, "role")
             for at, part in enumerate(parts(message)):
                 # The number is needed too: the same text said twice is one blob.
-                record = f"prompt:{number}:{found[:16]}:{at}"
-                kind, text = lines.word(part, "type"), lines.word(part, "text")
-                call = lines.word(part, "toolCallId") or record
+                record = f"prompt:{number}:{blob_id[:16]}:{at}"
+                kind, text = lines.text_field(part, "type"), lines.text_field(part, "text")
+                call = lines.text_field(part, "toolCallId") or record
                 if kind == "tool-call":
-                    names[call] = self._open[call] = lines.word(part, "toolName") or "tool"
+                    names[call] = self._open[call] = lines.text_field(part, "toolName") or "tool"
                     self._calls.add(call)
                     body = {"call": call, "name": names[call], "input": part.get("args") or {}}
                     yield NewEvent("tool_progress", body, origin=self._origin(record))
                 elif kind == "tool-result":
-                    name = names.get(call) or lines.word(part, "toolName") or "tool"
+                    name = names.get(call) or lines.text_field(part, "toolName") or "tool"
                     if self._open.pop(call, None) is None:
                         yield TranscriptProblem("orphan_result", "a result without its call", {"call": call})
                     outcome = "error" if part.get("isError") else "ok"
                     body = {"call": call, "name": name, "outcome": outcome, "output": result_text(part)}
                     yield NewEvent("tool_summary", body, origin=self._origin(record))
-                elif role == "user" and (text := said(text)):
+                elif role == "user" and (text := user_text(text)):
                     yield NewEvent("user", {"text": text}, origin=self._origin(record))
                 elif role == "assistant" and text and kind in ("text", "reasoning"):
                     spoken = "assistant" if kind == "text" else "thinking"
@@ -334,12 +338,12 @@ class CheckpointGraph:
 
     def _close(self) -> list[NewEvent]:
         """An end for each open call of this turn."""
-        found = []
+        events = []
         for call, name in self._open.items():
             body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
-            found.append(NewEvent("tool_summary", body))
+            events.append(NewEvent("tool_summary", body))
         self._open = {}
-        return found
+        return events
 
     def _missing(self, blob: str, what: str, record: str) -> Iterator[Item]:
         yield self._notice("missing_blob", f"{what} is missing from the store", record, blob=blob)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.agents.acp.content import block_text
-from holdfast.agents.cursor.checkpoints import parts, said
+from holdfast.agents.cursor.checkpoints import parts, user_text
 from holdfast.agents.cursor.sdk_runs import AGENT
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl
@@ -20,15 +20,15 @@ _STARTS = (b'{"role"', b'{"type":"turn_ended"')
 _MARKS = ("[Thinking]", "[Tool call]", "[Tool result]")
 
 
-def story(path: str, native_id: str) -> Iterator[Item]:
+def read_transcript(path: str, native_id: str) -> Iterator[Item]:
     """The events of a transcript, with problems where they occur."""
     yield TranscriptProblem(
         "missing_store", "only a display copy is left; it cannot be resumed", {"path": path}
     )
     yield from (
-        _TextTranscript(path, native_id).story()
+        _TextTranscript(path, native_id).events()
         if path.endswith(".txt")
-        else _JsonlTranscript(path, native_id).story()
+        else _JsonlTranscript(path, native_id).events()
     )
 
 
@@ -40,7 +40,7 @@ class _JsonlTranscript:
         self._native_id = native_id
         self._open: dict[str, str] = {}  # calls that are not followed by text yet
 
-    def story(self) -> Iterator[Item]:
+    def events(self) -> Iterator[Item]:
         try:
             for line in jsonl.lines(self._path, _STARTS):
                 if line.problem is not None:
@@ -57,7 +57,11 @@ class _JsonlTranscript:
         yield from self._ended("interrupted", lines.UNKNOWN_OUTCOME)
 
     def _hear(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
-        kind, role, message = lines.word(record, "type"), lines.word(record, "role"), record.get("message")
+        kind, role, message = (
+            lines.text_field(record, "type"),
+            lines.text_field(record, "role"),
+            record.get("message"),
+        )
         if role in ("user", "assistant") and isinstance(message, dict):
             yield from self._ended("ok", NOT_KEPT)
             for number, part in enumerate(parts(message)):
@@ -70,9 +74,9 @@ class _JsonlTranscript:
             yield self._event("notice", lines.unknown(record).body, name)
 
     def _part(self, role: str, part: dict[str, Any], name: str) -> Iterator[NewEvent]:
-        kind = lines.word(part, "type")
+        kind = lines.text_field(part, "type")
         if kind == "tool_use":
-            call, tool = f"{self._native_id}:{name}", lines.word(part, "name") or "tool"
+            call, tool = f"{self._native_id}:{name}", lines.text_field(part, "name") or "tool"
             self._open[call] = tool
             yield self._event(
                 "tool_progress", {"call": call, "name": tool, "input": part.get("input") or {}}, name
@@ -80,17 +84,23 @@ class _JsonlTranscript:
             return
         text = block_text(part)
         if role == "user":
-            text = said(text)
+            text = user_text(text)
         if text:
             yield self._event(role, {"text": text}, name)
 
     def _turn_ended(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
-        status = lines.word(record, "status")
+        status = lines.text_field(record, "status")
         if status == "success":
             yield from self._ended("ok", NOT_KEPT)
             return
-        told = record.get("error")
-        why = told if isinstance(told, str) else lines.word(told, "message") if isinstance(told, dict) else ""
+        error = record.get("error")
+        why = (
+            error
+            if isinstance(error, str)
+            else lines.text_field(error, "message")
+            if isinstance(error, dict)
+            else ""
+        )
         if status == "error":
             yield self._event(
                 "error", {"text": why or "the turn ended in an error", "code": "run_error"}, name
@@ -128,7 +138,7 @@ class _TextTranscript:
         self._size = 0
         self._open: list[tuple[str, str]] = []
 
-    def story(self) -> Iterator[Item]:
+    def events(self) -> Iterator[Item]:
         try:
             with open(self._path, "rb") as file:
                 for number, raw in enumerate(iter(lambda: file.readline(lines.LONGEST), b"")):
@@ -170,14 +180,16 @@ class _TextTranscript:
             body = {"call": call, "name": self._name, "input": {"text": text} if text else {}}
             yield self._event("tool_progress", body, name)
         elif mark == "[Tool result]":
-            found = next((o for o in self._open if o[1] == self._name), self._open[0] if self._open else None)
-            if found is None:
+            open_call = next(
+                (o for o in self._open if o[1] == self._name), self._open[0] if self._open else None
+            )
+            if open_call is None:
                 yield self._event("notice", {"text": text, "code": "orphan_result"}, name)
                 return
-            self._open.remove(found)
-            body = {"call": found[0], "name": found[1], "outcome": "ok", "output": text}
+            self._open.remove(open_call)
+            body = {"call": open_call[0], "name": open_call[1], "outcome": "ok", "output": text}
             yield self._event("tool_summary", body, name)
-        elif side and (text := said(text) if side == "user" else text):
+        elif side and (text := user_text(text) if side == "user" else text):
             yield self._event("thinking" if mark else side, {"text": text}, name)
         elif not side and text:
             yield self._event("notice", {"text": text[: lines.SHOWN], "code": "unknown_record"}, name)

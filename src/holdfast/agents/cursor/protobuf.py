@@ -91,16 +91,16 @@ class ProtobufMessage:
 
     def strings(self, deepest: int = DEEPEST) -> list[str]:
         """Every text in it, at any depth, where no schema says which fields are text."""
-        found = []
+        texts = []
         for values in self._values.values():
             for value in values:
                 if not isinstance(value, bytes) or not value:
                     continue
                 if (text := _readable(value)) is not None:
-                    found.append(text)
+                    texts.append(text)
                 elif deepest > 0:
-                    found += ProtobufMessage(value).strings(deepest - 1)
-        return found
+                    texts += ProtobufMessage(value).strings(deepest - 1)
+        return texts
 
 
 def _readable(value: bytes) -> str | None:

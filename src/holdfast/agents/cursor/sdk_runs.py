@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents.acp.content import mended
+from holdfast.agents.acp.content import join_surrogates
 from holdfast.agents.cursor import tool_calls
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
@@ -58,12 +58,12 @@ def run_events(
 
     A run that a crash left open is read like any other.
     """
-    for item in run_stories(agent_id, logs, prompt):
+    for item in runs_with_problems(agent_id, logs, prompt):
         if isinstance(item, NewEvent):
             yield item
 
 
-def run_stories(
+def runs_with_problems(
     agent_id: str, logs: Iterable[tuple[SdkRun, Iterable[SdkRunMessage]]], prompt: Prompts | None = None
 ) -> Iterator[NewEvent | TranscriptProblem]:
     """The same, with problems where they occur."""
@@ -120,11 +120,11 @@ class SdkRunEvents:
         if payload.get("schemaVersion", SCHEMA) != SCHEMA:
             evidence = {"run": self.run.id, "seq": message.seq, "schema": payload["schemaVersion"]}
             yield TranscriptProblem("schema_unknown", "an event has an unknown schema", evidence)
-        told = payload.get("message")
+        content = payload.get("message")
         if payload.get("type") == "result":
-            self._end(lines.word(payload, "status"), lines.word(payload, "errorCode"))
-        elif payload.get("type") == "sdk_message" and isinstance(told, dict):
-            yield from self._hear(message, told)
+            self._end(lines.text_field(payload, "status"), lines.text_field(payload, "errorCode"))
+        elif payload.get("type") == "sdk_message" and isinstance(content, dict):
+            yield from self._hear(message, content)
         else:
             yield from self._unknown(message, payload)
 
@@ -172,33 +172,37 @@ class SdkRunEvents:
 
     # --- One message
 
-    def _hear(self, message: SdkRunMessage, told: dict[str, Any]) -> Iterator[NewEvent | TranscriptProblem]:
-        kind = lines.word(told, "type")
+    def _hear(
+        self, message: SdkRunMessage, content: dict[str, Any]
+    ) -> Iterator[NewEvent | TranscriptProblem]:
+        kind = lines.text_field(content, "type")
         if kind == "status":
-            self._status(told)
+            self._status(content)
             return
         if kind in _QUIET:
             return
         if kind == "user":
             yield from self._flush()
             self.began = self._asked = True
-            yield self._event(message, "user", {"text": tool_calls.content(told.get("message"))})
+            yield self._event(message, "user", {"text": tool_calls.content(content.get("message"))})
             return
         yield from self._begin(message)
         if kind == "assistant":
-            yield from self._piece(message, "assistant", tool_calls.content(told.get("message"), names=False))
+            yield from self._piece(
+                message, "assistant", tool_calls.content(content.get("message"), names=False)
+            )
         elif kind == "thinking":
-            yield from self._piece(message, "thinking", lines.word(told, "text"))
-            if told.get("thinking_duration_ms") is not None:
+            yield from self._piece(message, "thinking", lines.text_field(content, "text"))
+            if content.get("thinking_duration_ms") is not None:
                 yield from self._flush()
         elif kind == "tool_call":
             yield from self._flush()
-            yield from self._call(message, told)
-        elif kind == "task" and (text := lines.word(told, "text")):
+            yield from self._call(message, content)
+        elif kind == "task" and (text := lines.text_field(content, "text")):
             yield from self._flush()
             yield self._event(message, "notice", {"text": text, "code": "task"})
         else:
-            yield from self._unknown(message, told)
+            yield from self._unknown(message, content)
 
     def _begin(self, message: SdkRunMessage) -> Iterator[NewEvent]:
         """The prompt, which the log holds only if the server sent it back."""
@@ -222,32 +226,34 @@ class SdkRunEvents:
             self._pieces.append(text)
 
     def _flush(self) -> Iterator[NewEvent]:
-        kind, first, text = self._kind, self._first, mended("".join(self._pieces))
+        kind, first, text = self._kind, self._first, join_surrogates("".join(self._pieces))
         self._kind, self._first, self._pieces = None, None, []
         if kind is not None and first is not None:
             yield self._event(first, kind, {"text": text})
 
-    def _call(self, message: SdkRunMessage, told: dict[str, Any]) -> Iterator[NewEvent | TranscriptProblem]:
-        call = lines.word(told, "call_id") or f"{self.run.id}:{message.seq}"
-        running = told.get("status") == "running"
+    def _call(
+        self, message: SdkRunMessage, content: dict[str, Any]
+    ) -> Iterator[NewEvent | TranscriptProblem]:
+        call = lines.text_field(content, "call_id") or f"{self.run.id}:{message.seq}"
+        running = content.get("status") == "running"
         if not running and call in self._finished_calls and call not in self.open:
             evidence = {"run": self.run.id, "call": call}
             yield TranscriptProblem("duplicate_result", "a call ended twice", evidence)
             return
-        name = lines.word(told, "name") or "tool"
+        name = lines.text_field(content, "name") or "tool"
         if call not in self.open:
-            self.open[call] = {"call": call, "name": name, "input": told.get("args") or {}}
+            self.open[call] = {"call": call, "name": name, "input": content.get("args") or {}}
             part = "" if running else ":call"
             yield self._event(message, "tool_progress", dict(self.open[call]), part)
         if running:
             return
         name = self.open.pop(call)["name"]
         self._finished_calls.add(call)
-        body = {"call": call, "name": name, **tool_calls.result(told.get("result"), told.get("status"))}
+        body = {"call": call, "name": name, **tool_calls.result(content.get("result"), content.get("status"))}
         yield self._event(message, "tool_summary", body)
 
-    def _status(self, told: dict[str, Any]) -> None:
-        self._end(lines.word(told, "status"), lines.word(told, "message"))
+    def _status(self, content: dict[str, Any]) -> None:
+        self._end(lines.text_field(content, "status"), lines.text_field(content, "message"))
 
     def _end(self, status: str, text: str) -> None:
         if status.upper() in TERMINAL:
@@ -271,9 +277,9 @@ class SdkRunEvents:
             text = self._told or run.error or "the run expired"
             yield NewEvent("notice", {"text": text, "code": "expired"}, at=at, origin=origin)
 
-    def _unknown(self, message: SdkRunMessage, told: dict[str, Any]) -> Iterator[NewEvent]:
+    def _unknown(self, message: SdkRunMessage, content: dict[str, Any]) -> Iterator[NewEvent]:
         yield from self._flush()
-        odd = lines.unknown(told)
+        odd = lines.unknown(content)
         yield self._event(message, odd.kind, odd.body)
 
     def _event(self, message: SdkRunMessage, kind: str, body: dict[str, Any], part: str = "") -> NewEvent:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.cursor.checkpoints import Blobs, CheckpointGraph
-from holdfast.agents.cursor.sdk_runs import AGENT, TERMINAL, SdkRun, SdkRunMessage, run_stories
+from holdfast.agents.cursor.sdk_runs import AGENT, TERMINAL, SdkRun, SdkRunMessage, runs_with_problems
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as lines
@@ -59,7 +59,7 @@ class SdkStore(Protocol):
         ...
 
 
-def story(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
+def read_agent(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
     """The events of all its runs, their problems, and entries without a run."""
     runs = store.runs(agent.id)
     asked: dict[str, str] | None = None
@@ -71,11 +71,11 @@ def story(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
                 asked = CheckpointGraph(agent.id, agent.root, blob).asked() if agent.root else {}
         return asked.get(run.request or "")
 
-    yield from run_stories(agent.id, ((run, store.log(run)) for run in runs), prompt)
+    yield from runs_with_problems(agent.id, ((run, store.log(run)) for run in runs), prompt)
     yield from store.rest(agent.id)
 
 
-def about(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
+def agent_problems(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
     """The problems of the agent's row and its checkpoint."""
     if not agent.has_row:
         yield TranscriptProblem(
@@ -100,16 +100,16 @@ def about(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
 
 def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None = None) -> SdkRun | None:
     """A run from its row; None if it has no id."""
-    found, turn = lines.plain(row.get(names("run_id"))), row.get(names("turn_number"))
-    if found is None:
+    run_id, turn = lines.storable_id(row.get(names("run_id"))), row.get(names("turn_number"))
+    if run_id is None:
         return None
     ended = ("endedAt", "finished_at", "cancelled_at", "expired_at", "updatedAt", "updated_at")
     times = (timestamps.of(row.get(name)) for name in ended)
     return SdkRun(
-        id=found,
+        id=run_id,
         turn=turn if type(turn) is int and abs(turn) < _MOST_TURNS else 0,
-        status=lines.word(row, "status").upper(),
-        request=lines.plain(row.get(names("request_id"))),
+        status=lines.text_field(row, "status").upper(),
+        request=lines.storable_id(row.get(names("request_id"))),
         error=error,
         at=next((at for at in times if at is not None), None),
     )
@@ -190,8 +190,8 @@ class SdkJsonlStore:
         for run, owner in self._owners.items():
             if owner == agent:
                 yield from orphans(agent, run, len(self._index.get(run, ())))
-        for place, odd in self._strays:
-            if place is None or self._owner(place) in (agent, None):
+        for run_id, odd in self._strays:
+            if run_id is None or self._owner(run_id) in (agent, None):
                 yield odd
                 yield TranscriptProblem(str(odd.body["code"]), "a line cannot be read", {"file": EVENTS})
         yield from self._problems
@@ -205,17 +205,17 @@ class SdkJsonlStore:
             yield lambda _: None
             return
         with file:
-            places = {}
+            offsets = {}
             for line in jsonl.read(file, _STARTS[CHECKPOINTS]):
                 value = line.value or {}
                 if value.get("agentId") == agent and isinstance(blob := value.get("blobId"), str):
-                    places[blob] = (line.offset, line.size)
+                    offsets[blob] = (line.offset, line.size)
 
             def get(blob: str) -> bytes | None:
-                row = _read(file, *places[blob]) if blob in places else None
+                row = _read(file, *offsets[blob]) if blob in offsets else None
                 with suppress(ValueError):
                     return (
-                        base64.b64decode(lines.word(row, "dataBase64"), validate=True)
+                        base64.b64decode(lines.text_field(row, "dataBase64"), validate=True)
                         if row is not None
                         else None
                     )
@@ -227,25 +227,27 @@ class SdkJsonlStore:
 
     def _rows(self) -> None:
         for row in self._read(AGENTS):
-            if (found := lines.plain(row.get("agentId"))) is None:
+            if (agent_id := lines.storable_id(row.get("agentId"))) is None:
                 self._problems.append(
                     TranscriptProblem("bad_line", "an agent's row without an id", {"file": AGENTS})
                 )
                 continue
             checkpoint = row.get("latestCheckpoint")
-            self._agents[found] = SdkAgent(
-                id=found,
-                cwd=lines.plain(row.get("cwd")),
-                name=lines.plain(row.get("name")),
-                status=lines.word(row, "status").upper(),
-                active_run=lines.plain(row.get("activeRunId")),
-                root=lines.plain(checkpoint.get("rootBlobId")) if isinstance(checkpoint, dict) else None,
+            self._agents[agent_id] = SdkAgent(
+                id=agent_id,
+                cwd=lines.storable_id(row.get("cwd")),
+                name=lines.storable_id(row.get("name")),
+                status=lines.text_field(row, "status").upper(),
+                active_run=lines.storable_id(row.get("activeRunId")),
+                root=lines.storable_id(checkpoint.get("rootBlobId"))
+                if isinstance(checkpoint, dict)
+                else None,
                 updated=timestamps.of(row.get("updatedAt")),
             )
         for row in self._read(RUNS):
-            agent = lines.plain(row.get("agentId"))
-            told = row.get("error")
-            error = lines.word(told, "message") if isinstance(told, dict) else told
+            agent = lines.storable_id(row.get("agentId"))
+            reason = row.get("error")
+            error = lines.text_field(reason, "message") if isinstance(reason, dict) else reason
             run = run_of(row, lambda name: _CAMEL[name], error if isinstance(error, str) and error else None)
             if run is None or agent is None:
                 self._problems.append(
@@ -292,9 +294,9 @@ class SdkJsonlStore:
         odds: list[tuple[str | None, int, jsonl.JsonlLine]] = []
         for line in jsonl.read(self._events, _STARTS[EVENTS]):
             value = line.value
-            found = lines.plain(value.get("runId")) if value is not None else None
+            run_id = lines.storable_id(value.get("runId")) if value is not None else None
             number = value.get("seq") if value is not None else None
-            if value is None or found is None or type(number) is not int:
+            if value is None or run_id is None or type(number) is not int:
                 odds.append((run, seq + 1, line))
                 continue
             if line.problem is not None:
@@ -303,11 +305,11 @@ class SdkJsonlStore:
                         line.problem, "a line is damaged", {"file": EVENTS, "line": line.number}
                     )
                 )
-            run, seq = found, number
+            run, seq = run_id, number
             self._index.setdefault(run, []).append(_LogEntry(seq, line.offset, line.size))
             if run not in self._runs and run not in self._owners:
                 payload = value.get("payload")
-                owner = lines.plain(payload.get("agentId")) if isinstance(payload, dict) else None
+                owner = lines.storable_id(payload.get("agentId")) if isinstance(payload, dict) else None
                 self._owners[run] = owner or ""
         for place, following, line in odds:
             odd = jsonl.notice(line, AGENT, "") if line.value is None else _no_event(line)

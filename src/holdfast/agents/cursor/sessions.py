@@ -50,7 +50,7 @@ def slug(cwd: str) -> str:
     return _NO_SLUG.sub("-", cwd).strip("-")
 
 
-def drawer(cwd: str) -> str:
+def chats_folder_name(cwd: str) -> str:
     """The folder name of a cwd among the CLI's older chats."""
     return hashlib.md5(cwd.encode(errors="surrogateescape"), usedforsecurity=False).hexdigest()
 
@@ -66,7 +66,7 @@ def project(path: str) -> str:
     return os.path.basename(os.path.dirname(folder))
 
 
-def spots(path: str) -> Iterator[StoreLocation]:
+def stores_at(path: str) -> Iterator[StoreLocation]:
     """The stores at a path or below it."""
     if os.path.isdir(path):
         yield from _StoreWalk().folder(os.path.abspath(path), 0)
@@ -144,7 +144,7 @@ def _form(path: str) -> str | None:
         with open(path, "rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 return None
-        with sql.opened(path) as db:
+        with sql.open_database(path) as db:
             tables = sql.tables(db)
     except (OSError, apsw.Error, HoldfastError):
         return None

@@ -14,7 +14,7 @@ from holdfast.transcripts.sqlite_snapshot import open_copy, snapshot
 
 
 @contextmanager
-def opened(path: str) -> Iterator[apsw.Connection]:
+def open_database(path: str) -> Iterator[apsw.Connection]:
     """A connection to a copy; raises OSError or apsw.Error if it is not a database."""
     with snapshot(path) as copy:
         db = open_copy(copy)
@@ -26,8 +26,8 @@ def opened(path: str) -> Iterator[apsw.Connection]:
 
 def tables(db: apsw.Connection) -> set[str]:
     """The tables of a database."""
-    found = db.execute("select cast(name as blob) from sqlite_master where type = 'table'")
-    return {_text(name) for (name,) in found}
+    names = db.execute("select cast(name as blob) from sqlite_master where type = 'table'")
+    return {_text(name) for (name,) in names}
 
 
 def rows(
@@ -81,9 +81,9 @@ def meta(db: apsw.Connection) -> dict[str, Any] | None:
         )
     ]
     for value in rows:
-        found = lines.parse(_plain(value)) if isinstance(value, bytes) else None
-        if isinstance(found, dict) and ("latestRootBlobId" in found or "agentId" in found):
-            return found
+        parsed = lines.parse(_plain(value)) if isinstance(value, bytes) else None
+        if isinstance(parsed, dict) and ("latestRootBlobId" in parsed or "agentId" in parsed):
+            return parsed
     return None
 
 

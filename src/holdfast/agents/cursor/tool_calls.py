@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.acp.content import block_text, mended, raw_text
+from holdfast.agents.acp.content import block_text, join_surrogates, raw_text
 from holdfast.agents.cursor.protobuf import ProtobufMessage
 from holdfast.model.json_codec import encode
 
@@ -20,28 +20,28 @@ def content(message: Any, names: bool = True) -> str:
         return blocks
     if not isinstance(blocks, list):
         return ""
-    found = [
+    texts = [
         block_text(b) for b in blocks if names or (isinstance(b, dict) and isinstance(b.get("text"), str))
     ]
-    return mended("".join(found))
+    return join_surrogates("".join(texts))
 
 
-def result(told: Any, status: Any) -> dict[str, Any]:
+def result(reported: Any, status: Any) -> dict[str, Any]:
     """Outcome and output of a call that ended.
 
     The SDK reports `completed`, with `success` inside, even if a command's exit code is not 0.
     """
-    inner = told if isinstance(told, dict) else {}
+    inner = reported if isinstance(reported, dict) else {}
     value = inner.get("value")
     failed = status == "error" or inner.get("status") == "error"
     code = value.get("exitCode") if isinstance(value, dict) else None
-    found: dict[str, Any] = {"outcome": "error" if failed or code not in (None, 0) else "ok"}
-    found["output"] = output(inner.get("error") if inner.get("status") == "error" else value)
-    if "status" not in inner and told is not None:
-        found["output"] = output(told)
+    body: dict[str, Any] = {"outcome": "error" if failed or code not in (None, 0) else "ok"}
+    body["output"] = output(inner.get("error") if inner.get("status") == "error" else value)
+    if "status" not in inner and reported is not None:
+        body["output"] = output(reported)
     if type(code) is int:
-        found["exit_code"] = code
-    return found
+        body["exit_code"] = code
+    return body
 
 
 def output(value: Any) -> str:
@@ -64,16 +64,16 @@ def streams(out: Any, err: Any) -> str:
     texts = [text for text in (out, err) if isinstance(text, str) and text]
     if len(texts) == 2 and not texts[0].endswith("\n"):
         texts[0] += "\n"
-    return mended("".join(texts))
+    return join_surrogates("".join(texts))
 
 
 def _texts(blocks: list[Any]) -> list[str]:
     """Texts in MCP content blocks, possibly one level deeper."""
-    found = []
+    texts = []
     for block in blocks:
         inner = block.get("text") if isinstance(block, dict) else None
-        found.append(block_text(inner) if isinstance(inner, dict) else block_text(block))
-    return [text for text in found if text]
+        texts.append(block_text(inner) if isinstance(inner, dict) else block_text(block))
+    return [text for text in texts if text]
 
 
 # --- Calls in a checkpoint
@@ -164,7 +164,7 @@ def read(data: bytes) -> CheckpointCall:
     member = call.inside(number) or ProtobufMessage(b"")
     args = member.inside(_ARGS) or ProtobufMessage(b"")
     result = member.inside(_RESULT)
-    found = _ended(name, result) if result is not None else {"outcome": None}
+    outcome = _call_result(name, result) if result is not None else {"outcome": None}
     return CheckpointCall(
         id=call.text(_ID) or (args.text(_CALL_ID[name]) if name in _CALL_ID else ""),
         name=name,
@@ -172,7 +172,7 @@ def read(data: bytes) -> CheckpointCall:
         known=name in _INPUTS,
         started=timestamps.of(call.number(_STARTED)),
         ended=timestamps.of(call.number(_ENDED)),
-        **found,
+        **outcome,
     )
 
 
@@ -180,13 +180,13 @@ def _input(name: str, args: ProtobufMessage) -> dict[str, Any]:
     known = _INPUTS.get(name)
     if known is None:
         return {str(number): _any(args, number) for number in args.numbers}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for number, label in known.items():
         if (value := args.number(number)) is not None:
-            found[label] = bool(value) if label in _BOOLEAN else value
+            fields[label] = bool(value) if label in _BOOLEAN else value
         elif args.one(number) is not None:
-            found[label] = args.text(number)
-    return found
+            fields[label] = args.text(number)
+    return fields
 
 
 def _any(args: ProtobufMessage, number: int) -> Any:
@@ -209,7 +209,7 @@ def _size(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _ended(name: str, result: ProtobufMessage) -> dict[str, Any]:
+def _call_result(name: str, result: ProtobufMessage) -> dict[str, Any]:
     case = next((n for n in result.numbers if n < 100 and result.one(n) is not None), None)
     inner = (result.inside(case) if case is not None else None) or ProtobufMessage(b"")
     failed = case is not None and case != _SUCCESS

@@ -49,8 +49,8 @@ class PieceReader:
             listed = (changed if isinstance(changed, dict) else value).get("messages")
             self._list = (ref.offset, listed if isinstance(listed, list) else [])
         listed = self._list[1]
-        found = listed[ref.index] if ref.index < len(listed) else None
-        return found if isinstance(found, dict) else {}
+        message = listed[ref.index] if ref.index < len(listed) else None
+        return message if isinstance(message, dict) else {}
 
 
 class GeminiEventBuilder:
@@ -86,8 +86,8 @@ class GeminiEventBuilder:
         if entry.calls_ref is None:
             return []
         message = self._pieces.message(entry.calls_ref)
-        found = said.told_calls(message) if entry.are_told else said.asked_calls(message)
-        return [call if call.outcome is not None else self._with_result(call) for call in found]
+        calls = said.completed_calls(message) if entry.are_told else said.requested_calls(message)
+        return [call if call.outcome is not None else self._with_result(call) for call in calls]
 
     def _entry(self, entry: LogMessage) -> Iterator[NewEvent]:
         if entry.kind in ("odd", "unknown", "reset"):
@@ -162,9 +162,9 @@ class GeminiEventBuilder:
             return
         raw = self._pieces.raw(entry.ref)
         odd = wire.parse(raw) if entry.ref.size <= wire.LONGEST else None
-        told = odd if isinstance(odd, NewEvent) else wire.notice_event("too_long", "", bytes=entry.ref.size)
+        notice = odd if isinstance(odd, NewEvent) else wire.notice_event("too_long", "", bytes=entry.ref.size)
         line = JsonlLine(
-            number=entry.line, offset=entry.ref.offset, size=entry.ref.size, problem=entry.problem, odd=told
+            number=entry.line, offset=entry.ref.offset, size=entry.ref.size, problem=entry.problem, odd=notice
         )
         yield jsonl.notice(line, self._agent, self._native_id)
 

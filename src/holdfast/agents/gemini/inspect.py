@@ -62,31 +62,31 @@ class GeminiTurns(msgspec.Struct):
 
 def turns(log: MutationLog) -> GeminiTurns:
     """The turns of the conversation. A turn is complete if it ends with an answer and not with a call."""
-    found = GeminiTurns()
+    result = GeminiTurns()
     called = -1  # where the turn's last call is, possibly in an earlier message
     for entry in log.conversation():
         if entry.kind == "user" and entry.is_said:
-            found.complete.append(0)
-            found.replied, found.error = False, None
+            result.complete.append(0)
+            result.replied, result.error = False, None
             called = -1
         elif entry.kind == "error":
-            found.error = entry.id
+            result.error = entry.id
         elif entry.kind == "gemini" and entry.is_said:
-            found.replied, found.error = True, None
+            result.replied, result.error = True, None
             called = max([called, *[log.begun[call] for call, _ in entry.calls]])
-            if found.complete:
-                found.complete[-1] = entry.has_text and not entry.calls and called <= entry.first
-        elif entry.kind == "result" and found.complete:
-            found.complete[-1] = 0
-    return found
+            if result.complete:
+                result.complete[-1] = entry.has_text and not entry.calls and called <= entry.first
+        elif entry.kind == "result" and result.complete:
+            result.complete[-1] = 0
+    return result
 
 
 def dangling(entry: LogMessage, log: MutationLog) -> bool:
     """Whether a message has a call without a result."""
-    return any(not (told or log.has_result(call)) for call, told in entry.calls)
+    return any(not (has_end or log.has_result(call)) for call, has_end in entry.calls)
 
 
-def judge(
+def find_problems(
     log: MutationLog, native_id: str, around: GeminiSurroundings, open_calls: list[dict[str, Any]]
 ) -> list[TranscriptProblem]:
     """The problems of a log that was requested as this session."""
@@ -99,8 +99,8 @@ def judge(
     elif others := [id for id in log.header_ids if id != native_id and id[:8] != native_id]:
         text = f"the file belongs to session {others[0]}, not {native_id}"
         problems.append(TranscriptProblem("session_id_mismatch", text, {"in_file": list(log.header_ids)}))
-    for code, shown in log.odd.items():
-        evidence = {"count": log.counts[code], "first": shown}
+    for code, examples in log.odd.items():
+        evidence = {"count": log.counts[code], "first": examples}
         problems.append(TranscriptProblem(code, _TEXTS.get(code, code), evidence))
     if open_calls:
         named = ", ".join(str(call["name"]) for call in open_calls[:5])
@@ -109,7 +109,7 @@ def judge(
     if orphans := _orphans(log):
         text = "results have no call"
         problems.append(TranscriptProblem("orphan_result", text, {"calls": orphans}))
-    return problems + _last(log) + _dangers(log, around)
+    return problems + _last(log) + _deletion_risks(log, around)
 
 
 def is_sound(problems: Sequence[TranscriptProblem]) -> bool:
@@ -143,7 +143,7 @@ def _orphans(log: MutationLog) -> list[str]:
     return [call for call in log.results if call not in called and not call.startswith("name:")][:20]
 
 
-def _dangers(log: MutationLog, around: GeminiSurroundings) -> list[TranscriptProblem]:
+def _deletion_risks(log: MutationLog, around: GeminiSurroundings) -> list[TranscriptProblem]:
     """The states in which Gemini's own resume destroys the history (google-gemini/gemini-cli#27368)."""
     problems = []
     if around.twins:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.gemini import messages as said
-from holdfast.transcripts.jsonl import JsonlLine, plain, word
+from holdfast.transcripts.jsonl import JsonlLine, storable_id, text_field
 
 STARTS = (b'{"id":', b'{"sessionId":', b'{"$set":', b'{"$rewindTo":')
 
@@ -110,8 +110,8 @@ class MutationLog:
 
     def _header(self, value: dict[str, Any], here: MessageRef) -> None:
         self._name(value.get("sessionId"))
-        self.project = plain(value.get("projectHash")) or self.project
-        self.kind = word(value, "kind") or self.kind
+        self.project = storable_id(value.get("projectHash")) or self.project
+        self.kind = text_field(value, "kind") or self.kind
         self._metadata(value)
         if isinstance(listed := value.get("messages"), list):  # a file from before the log format
             for index, inner in enumerate(listed):
@@ -135,13 +135,13 @@ class MutationLog:
                 fresh = id not in self.entries
                 self._message(inner, MessageRef(here.offset, here.size, index))
                 is_summary |= fresh and self.entries[id].is_said
-        gone = [id for id in before if id not in self.live and self.entries[id].is_said]
-        if not gone:
+        removed = [id for id in before if id not in self.live and self.entries[id].is_said]
+        if not removed:
             self._stood_in -= 1
             self.entries.pop(reset, None)
         elif is_summary:
             self.compacted.add(reset)
-        self.lost.update(dict.fromkeys(gone, reset))
+        self.lost.update(dict.fromkeys(removed, reset))
 
     def _rewind(self, target: str, here: MessageRef, line: JsonlLine) -> None:
         """Go back to before a message. If that message is missing, Gemini removes all: a reset."""
@@ -154,12 +154,12 @@ class MutationLog:
             del self.entries[id]
 
     def _message(self, value: dict[str, Any], here: MessageRef) -> None:
-        id, type = value["id"], word(value, "type")
+        id, type = value["id"], text_field(value, "type")
         text = said.text(value)
-        told = said.told_calls(value) if value.get("toolCalls") else []
+        calls = said.completed_calls(value) if value.get("toolCalls") else []
         asked, results, thought = [], [], bool(value.get("thoughts")) and bool(said.thoughts(value))
         if isinstance(value.get("content"), (list, dict)):  # only parts can be anything else than text
-            asked, results = said.asked_calls(value), said.responses(value)
+            asked, results = said.requested_calls(value), said.responses(value)
             thought = thought or bool(said.thoughts(value))
         fresh = LogMessage(
             id, _kind(type, value, text), here, timestamps.when_stamp(value.get("timestamp")), here.offset
@@ -167,10 +167,10 @@ class MutationLog:
         fresh.digest = zlib.crc32(text.strip().encode(errors="surrogatepass"))
         fresh.has_text = bool(text.strip())
         fresh.thoughts_ref = here if thought else None
-        if told or asked:
-            fresh.calls_ref, fresh.are_told = here, bool(told)
-            fresh.calls = [(call.id, call.outcome is not None) for call in told or asked]
-            for call in told or asked:
+        if calls or asked:
+            fresh.calls_ref, fresh.are_told = here, bool(calls)
+            fresh.calls = [(call.id, call.outcome is not None) for call in calls or asked]
+            for call in calls or asked:
                 self.begun.setdefault(call.id, here.offset)
         for response in results:
             self.results.setdefault(response.id or f"name:{response.name}", here)
@@ -187,13 +187,13 @@ class MutationLog:
 
     # --- Helpers
 
-    def _name(self, told: Any) -> None:
-        if (id := plain(told)) is not None and len(self.header_ids) < SHOWN:
+    def _name(self, agent_id: Any) -> None:
+        if (id := storable_id(agent_id)) is not None and len(self.header_ids) < SHOWN:
             self.header_ids[id] = None
 
     def _metadata(self, changed: dict[str, Any]) -> None:
         self.updated_at = timestamps.when_stamp(changed.get("lastUpdated")) or self.updated_at
-        if summary := word(changed, "summary"):
+        if summary := text_field(changed, "summary"):
             self.title = title(summary) or self.title
 
     def _stand_in(self, kind: str, here: MessageRef, line: JsonlLine) -> str:
@@ -209,9 +209,9 @@ class MutationLog:
     def _note(self, line: JsonlLine) -> None:
         code = line.problem or ""
         self.counts[code] = self.counts.get(code, 0) + 1
-        shown = self.odd.setdefault(code, [])
-        if len(shown) < SHOWN:
-            shown.append({"line": line.number, "offset": line.offset})
+        examples = self.odd.setdefault(code, [])
+        if len(examples) < SHOWN:
+            examples.append({"line": line.number, "offset": line.offset})
 
 
 def is_record(value: dict[str, Any]) -> bool:
@@ -222,7 +222,7 @@ def is_record(value: dict[str, Any]) -> bool:
 def title(prompt: str) -> str | None:
     """The first line of a prompt, shortened; None if it is empty or not fit for a title."""
     first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
-    return plain(first if len(first) <= 100 else first[:99] + "…")
+    return storable_id(first if len(first) <= 100 else first[:99] + "…")
 
 
 def _kind(type: str, value: dict[str, Any], text: str) -> str:
@@ -250,8 +250,8 @@ def _merged(before: LogMessage, fresh: LogMessage) -> LogMessage:
 
 def _workspace(context: str) -> str | None:
     """The folder that a session's context names first."""
-    _, found, rest = context.partition("**Workspace Directories:**")
-    for line in rest.splitlines() if found else ():
+    _, heading, rest = context.partition("**Workspace Directories:**")
+    for line in rest.splitlines() if heading else ():
         if line.strip().startswith("- /"):
-            return plain(line.strip()[2:])
+            return storable_id(line.strip()[2:])
     return None

@@ -35,8 +35,8 @@ def keeps(*folders: str | None) -> bool:
     """Whether `general.sessionRetention.enabled` is off in the last of these folders that sets it."""
     enabled = True
     for folder in folders:
-        told = _enabled(folder) if folder is not None else None
-        enabled = enabled if told is None else told
+        setting = _enabled(folder) if folder is not None else None
+        enabled = enabled if setting is None else setting
     return not enabled
 
 
@@ -107,14 +107,14 @@ class GeminiReader(TranscriptReader):
             problems.append(TranscriptProblem("store_damaged", str(problem), {"path": ref.path}))
         cwd = places.cwd(ref.path, log) or ref.cwd
         if not problems:
-            problems = judge.judge(log, ref.native_id, self._around(ref, cwd), open_calls)
-        found = judge.turns(log)
+            problems = judge.find_problems(log, ref.native_id, self._around(ref, cwd), open_calls)
+        turns = judge.turns(log)
         return self.inspection(
             ref,
             problems,
             dangling=open_calls,
-            turns=len(found.complete),
-            last_complete=found.complete.rfind(1) + 1 or None,
+            turns=len(turns.complete),
+            last_complete=turns.complete.rfind(1) + 1 or None,
             title=log.title,
             cwd=cwd,
         )
@@ -125,8 +125,8 @@ class GeminiReader(TranscriptReader):
 
     def files(self, ref: SessionRef) -> list[str]:
         """All files that Gemini might delete with it: those with its 8 digits, and its subagents'."""
-        found = [ref.path, *places.twins(ref.path), *places.subagents(ref.path, ref.native_id)]
-        return [path for path in found if os.path.isfile(path)]
+        paths = [ref.path, *places.twins(ref.path), *places.subagents(ref.path, ref.native_id)]
+        return [path for path in paths if os.path.isfile(path)]
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
         """The processes that were started for this session; Gemini has no lock and no list of its own."""
@@ -163,7 +163,7 @@ class GeminiReader(TranscriptReader):
         twins = places.twins(ref.path)
         heads = [(path, places.head(path)) for path in twins]
         rivals = [path for path, log in heads if ref.native_id in log.header_ids and log.said]
-        minutes = [found for path in (ref.path, *twins) if (found := places.minute(path)) is not None]
+        minutes = [minute for path in (ref.path, *twins) if (minute := places.minute(path)) is not None]
         own = places.home_of(ref.path)
         project = os.path.join(cwd, places.FOLDER) if cwd is not None else None
         return GeminiSurroundings(
@@ -188,6 +188,6 @@ def _is_in(pid: int, cwd: str | None) -> bool:
 
 
 def _read(path: str, log: MutationLog) -> None:
-    with places.opened(path) as lines:
+    with places.open_log(path) as lines:
         for line in lines:
             log.take(line)

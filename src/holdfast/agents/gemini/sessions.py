@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from holdfast import timestamps
 from holdfast.agents.gemini.log import STARTS, MutationLog, is_record
 from holdfast.transcripts import jsonl
-from holdfast.transcripts.jsonl import LONGEST, parse, plain
+from holdfast.transcripts.jsonl import LONGEST, parse, storable_id
 from holdfast.transcripts.reader import SessionRef
 
 FOLDER = ".gemini"
@@ -32,8 +32,8 @@ def chats(folder: str) -> Iterator[str]:
     inner = os.path.join(folder, FOLDER)
     top = os.path.join(inner if os.path.isdir(inner) else folder, "tmp")
     projects = _listed(top)
-    found = [os.path.join(top, name, "chats") for name in projects]
-    below = [path for path in found if os.path.isdir(path)]
+    folders = [os.path.join(top, name, "chats") for name in projects]
+    below = [path for path in folders if os.path.isdir(path)]
     if not below:
         own = os.path.join(folder, "chats")
         below = [own] if os.path.isdir(own) else [folder]
@@ -48,14 +48,14 @@ def files(chats: str) -> list[str]:
 
 def short(path: str) -> str | None:
     """The 8 digits in a file's name."""
-    found = _NAMED.fullmatch(os.path.basename(path))
-    return found[2] if found else None
+    match = _NAMED.fullmatch(os.path.basename(path))
+    return match[2] if match else None
 
 
 def minute(path: str) -> str | None:
     """The minute in a file's name, in the format of `timestamps`."""
-    found = _NAMED.fullmatch(os.path.basename(path))
-    return f"{found[1][:13]}:{found[1][14:]}" if found else None
+    match = _NAMED.fullmatch(os.path.basename(path))
+    return f"{match[1][:13]}:{match[1][14:]}" if match else None
 
 
 def twins(path: str) -> list[str]:
@@ -75,7 +75,7 @@ def subagents(path: str, native_id: str) -> list[str]:
 def head(path: str) -> MutationLog:
     """Read a file up to its first message, or all of it if there is none."""
     log = MutationLog()
-    with suppress(OSError), opened(path) as lines:
+    with suppress(OSError), open_log(path) as lines:
         for line in lines:
             log.take(line)
             if log.said and log.header_ids:
@@ -84,7 +84,7 @@ def head(path: str) -> MutationLog:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Iterator[jsonl.JsonlLine]]:
+def open_log(path: str) -> Iterator[Iterator[jsonl.JsonlLine]]:
     """The lines of a log; for a file from before the log format, its one object."""
     with open(path, "rb") as file:
         if path.endswith(".json"):
@@ -118,12 +118,12 @@ def cwd(path: str, log: MutationLog) -> str | None:
     project = os.path.dirname(os.path.dirname(path))
     root_file = os.path.join(project, ".project_root")
     with suppress(OSError, ValueError), open(root_file, encoding="utf-8") as file:
-        if noted := plain(file.read(_SMALL).strip()):
+        if noted := storable_id(file.read(_SMALL).strip()):
             return noted
     listed = _projects(os.path.dirname(os.path.dirname(project)))
     for folder, slug in listed.items():
         if slug == os.path.basename(project) and _is_project(folder, log.project):
-            return plain(folder)
+            return storable_id(folder)
     return log.cwd if log.cwd is not None and _is_project(log.cwd, log.project) else None
 
 
@@ -136,15 +136,15 @@ def home_of(path: str) -> str | None:
 
 def by_id(folder: str, name: str) -> list[str]:
     """The files of a session, by its whole id or its first 8 digits."""
-    found = []
+    paths = []
     for where in chats(folder):
         for path in files(where):
             if short(path) not in (None, name[:8]):
                 continue
             ids = head(path).header_ids
             if name in ids or (len(name) == 8 and (short(path) == name or any(id[:8] == name for id in ids))):
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 def main_files(paths: list[str]) -> list[str]:
@@ -155,8 +155,8 @@ def main_files(paths: list[str]) -> list[str]:
         id = next(iter(log.header_ids), None) or short(path) or path
         sessions.setdefault((os.path.dirname(path), id), []).append((path, log.said))
     chosen = []
-    for found in sessions.values():
-        chosen += [path for path, full in found if full] or [found[-1][0]]
+    for files in sessions.values():
+        chosen += [path for path, full in files if full] or [files[-1][0]]
     return chosen
 
 
@@ -169,9 +169,9 @@ def _projects(home: str) -> dict[str, str]:
     return {}
 
 
-def _is_project(folder: str, told: str | None) -> bool:
+def _is_project(folder: str, project: str | None) -> bool:
     digest = hashlib.sha256(folder.encode(errors="surrogatepass")).hexdigest()
-    return told is None or told == digest
+    return project is None or project == digest
 
 
 def _updated(path: str) -> str | None:
@@ -179,9 +179,9 @@ def _updated(path: str) -> str | None:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _SMALL))
-            found = _UPDATED.findall(file.read(_SMALL))
-        told = timestamps.when_stamp(found[-1].decode(errors="replace")) if found else None
-        return told or timestamps.of_seconds(os.path.getmtime(path))
+            stamps = _UPDATED.findall(file.read(_SMALL))
+        stamp = timestamps.when_stamp(stamps[-1].decode(errors="replace")) if stamps else None
+        return stamp or timestamps.of_seconds(os.path.getmtime(path))
     except OSError:
         return None
 

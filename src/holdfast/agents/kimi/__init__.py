@@ -14,7 +14,7 @@ def behind(path: str) -> tuple[str, ...] | None:
     """Its script and the node that was installed with it: the one on PATH may be too old."""
     if not discovery.is_node_script(path):
         return None
-    folders = discovery.packages(f"node-{discovery.system()}", path)
+    folders = discovery.packages(f"node-{discovery.npm_platform()}", path)
     if "node_modules" in path.split(os.sep):
         prefix = path[: path.index(f"{os.sep}node_modules{os.sep}")]
         folders.append(os.path.dirname(prefix))  # PREFIX/lib/node_modules: node is PREFIX/bin/node

@@ -54,13 +54,13 @@ class KimiCliWire:
             self.story.records += 1
             return [self.story.unreadable(line)]
         envelope = inner(record, "message")
-        kind = wire.word(envelope, "type")
+        kind = wire.text_field(envelope, "type")
         if line.problem == GLUED:
-            if not kind and wire.word(record, "type") != "metadata":
+            if not kind and wire.text_field(record, "type") != "metadata":
                 return []  # a piece of a torn record, not a record
             self.story.note(GLUED, line)
         self.story.records += 1
-        if wire.word(record, "type") == "metadata":
+        if wire.text_field(record, "type") == "metadata":
             self.has_header = True
             return []
         at = timestamps.of_seconds(record.get("timestamp"))
@@ -78,20 +78,20 @@ class KimiCliWire:
         name, turn = f"byte:{line.offset}", self.story.turns.now
         if kind in ("TurnBegin", "SteerInput"):
             begun = self._begin() if kind == "TurnBegin" else []
-            said = rec.text(payload.get("user_input"))
-            return [*begun, self.story.event("user", {"text": said}, at, name)]
+            prompt = rec.text(payload.get("user_input"))
+            return [*begun, self.story.event("user", {"text": prompt}, at, name)]
         if kind == "ContentPart":
             return self.story.said(payload, at, name)
         if kind == "ToolCall":
-            function, id = inner(payload, "function"), wire.word(payload, "id")
+            function, id = inner(payload, "function"), wire.text_field(payload, "id")
             self.calls.add(id)
-            given = rec.arguments(function.get("arguments"))
-            return [self.story.call(id, wire.word(function, "name"), given, at, line)]
+            arguments = rec.arguments(function.get("arguments"))
+            return [self.story.call(id, wire.text_field(function, "name"), arguments, at, line)]
         if kind == "ToolResult":
             value = inner(payload, "return_value") or inner(payload, "result")
             outcome = "error" if value.get("is_error") is True else "ok"
-            output = rec.text(value.get("output")) or wire.word(value, "message")
-            return [self.story.result(wire.word(payload, "tool_call_id"), outcome, output, at, line)]
+            output = rec.text(value.get("output")) or wire.text_field(value, "message")
+            return [self.story.result(wire.text_field(payload, "tool_call_id"), outcome, output, at, line)]
         if kind == "TurnEnd":
             turn.ended = turn.ended or COMPLETE
             return []
@@ -110,12 +110,14 @@ class KimiCliWire:
             self.calls, self.compacted = set(), True
             return wire.notice_event("compaction", "the conversation was compacted")
         if kind == "StepRetry":
-            return wire.error("retry", wire.word(payload, "error_type"), attempt=payload.get("next_attempt"))
+            return wire.error(
+                "retry", wire.text_field(payload, "error_type"), attempt=payload.get("next_attempt")
+            )
         if kind == "PlanDisplay":
-            return wire.notice_event("plan", wire.word(payload, "content"))
+            return wire.notice_event("plan", wire.text_field(payload, "content"))
         if kind == "Notification":
-            said = [wire.word(payload, "title"), wire.word(payload, "body")]
-            return wire.notice_event("notification", "\n".join(filter(None, said)))
+            texts = [wire.text_field(payload, "title"), wire.text_field(payload, "body")]
+            return wire.notice_event("notification", "\n".join(filter(None, texts)))
         return wire.unknown(record)
 
 
@@ -146,7 +148,7 @@ class KimiCliMessages:
         self.story.records += 1
         if record is None:
             return [self.story.unreadable(line)]
-        role, name = wire.word(record, "role"), f"byte:{line.offset}"
+        role, name = wire.text_field(record, "role"), f"byte:{line.offset}"
         if line.problem == GLUED:
             if not role:
                 return []
@@ -156,15 +158,15 @@ class KimiCliMessages:
         self.context.last = role
         if role == "assistant":
             return self._assistant(record, line)
-        said = rec.text(record.get("content"))
+        text = rec.text(record.get("content"))
         if role == "tool":
-            return [self.story.result(wire.word(record, "tool_call_id"), "ok", said, None, line)]
-        if role == "user" and not said.startswith("<system"):
-            return [*self.story.turns.prompt(), self.story.event("user", {"text": said}, None, name)]
+            return [self.story.result(wire.text_field(record, "tool_call_id"), "ok", text, None, line)]
+        if role == "user" and not text.startswith("<system"):
+            return [*self.story.turns.prompt(), self.story.event("user", {"text": text}, None, name)]
         if role == "user":
-            return [self.story.event("notice", {"text": said, "code": "synthetic"}, None, name)]
-        told = wire.unknown(record)
-        return [self.story.event(told.kind, told.body, None, name)]
+            return [self.story.event("notice", {"text": text, "code": "synthetic"}, None, name)]
+        notice = wire.unknown(record)
+        return [self.story.event(notice.kind, notice.body, None, name)]
 
     def end(self) -> list[NewEvent]:
         """End what is still open; in this file only a last answer shows that a turn ended."""
@@ -183,8 +185,8 @@ class KimiCliMessages:
                 events += self.story.said(part, None, f"byte:{line.offset}:{number}")
         for call in rec.items(record.get("tool_calls")):
             function = inner(call, "function")
-            id = wire.word(call, "id") if isinstance(call, dict) else ""
+            id = wire.text_field(call, "id") if isinstance(call, dict) else ""
             self.context.calls.add(id)
-            given = rec.arguments(function.get("arguments"))
-            events.append(self.story.call(id, wire.word(function, "name"), given, None, line))
+            arguments = rec.arguments(function.get("arguments"))
+            events.append(self.story.call(id, wire.text_field(function, "name"), arguments, None, line))
         return events

@@ -92,7 +92,7 @@ class KimiCodeWire:
         if record is None:
             self.story.records += 1
             return [self.story.unreadable(line)]
-        kind = wire.word(record, "type")
+        kind = wire.text_field(record, "type")
         if line.problem == GLUED:
             if "time" not in record and kind != "metadata":
                 return []  # a piece of a torn record, not a record
@@ -123,14 +123,14 @@ class KimiCodeWire:
     def _prompt(
         self, record: dict[str, Any], at: str | None, line: JsonlLine, begins: bool
     ) -> list[NewEvent]:
-        said, origin = rec.text(record.get("input")), wire.word(inner(record, "origin"), "kind")
-        id = wire.word(record, "promptId")
-        self._prompts.append((id, said))
+        text, origin = rec.text(record.get("input")), wire.text_field(inner(record, "origin"), "kind")
+        id = wire.text_field(record, "promptId")
+        self._prompts.append((id, text))
         events = self._begin(record.get("turnId"), line) if begins else []
         name = f"prompt:{id}" if id and begins else f"byte:{line.offset}"
         if origin in _HUMAN:
-            return [*events, self.story.event("user", {"text": said}, at, name)]
-        return [*events, self.story.event("notice", {"text": said, "code": origin}, at, name)]
+            return [*events, self.story.event("user", {"text": text}, at, name)]
+        return [*events, self.story.event("notice", {"text": text, "code": origin}, at, name)]
 
     def _begin(self, turn_id: Any, line: JsonlLine) -> list[NewEvent]:
         if type(turn_id) is int:
@@ -142,7 +142,7 @@ class KimiCodeWire:
 
     def _message(self, message: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         """A message for the model; most are already covered by other records."""
-        role, origin = wire.word(message, "role"), wire.word(inner(message, "origin"), "kind")
+        role, origin = wire.text_field(message, "role"), wire.text_field(inner(message, "origin"), "kind")
         name = f"byte:{line.offset}"
         if role == "assistant":
             events = []
@@ -151,54 +151,58 @@ class KimiCodeWire:
                     events += self.story.said(part, at, f"{name}:{number}")
             for call in rec.items(message.get("toolCalls")):
                 if isinstance(call, dict):
-                    given = rec.arguments(call.get("arguments"))
+                    arguments = rec.arguments(call.get("arguments"))
                     events.append(
-                        self.story.call(wire.word(call, "id"), wire.word(call, "name"), given, at, line)
+                        self.story.call(
+                            wire.text_field(call, "id"), wire.text_field(call, "name"), arguments, at, line
+                        )
                     )
             return events
-        said = rec.text(message.get("content"))
+        text = rec.text(message.get("content"))
         if role == "tool":
             outcome = "error" if message.get("isError") is True else "ok"
-            return [self.story.result(wire.word(message, "toolCallId"), outcome, said, at, line)]
-        if origin == "injection" or self._is_told(wire.word(message, "id"), said):
+            return [self.story.result(wire.text_field(message, "toolCallId"), outcome, text, at, line)]
+        if origin == "injection" or self._is_told(wire.text_field(message, "id"), text):
             return []
         if role == "user" and origin in _HUMAN:
-            return [*self._begin(None, line), self.story.event("user", {"text": said}, at, name)]
+            return [*self._begin(None, line), self.story.event("user", {"text": text}, at, name)]
         code = "compaction" if origin == "compaction_summary" else origin or role or "unknown_record"
-        return [self.story.event("notice", {"text": said, "code": code}, at, name)]
+        return [self.story.event("notice", {"text": text, "code": code}, at, name)]
 
-    def _is_told(self, id: str, said: str) -> bool:
+    def _is_told(self, id: str, text: str) -> bool:
         for prompt in self._prompts:
-            if (id and prompt[0] == id) or prompt[1] == said:
+            if (id and prompt[0] == id) or prompt[1] == text:
                 self._prompts.remove(prompt)
                 return True
         return False
 
     def _loop(self, event: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
-        kind, call = wire.word(event, "type"), wire.word(event, "toolCallId")
+        kind, call = wire.text_field(event, "type"), wire.text_field(event, "toolCallId")
         if kind in ("step.begin", "step.end"):
             return []
         if kind == "content.part":
-            uuid = wire.word(event, "uuid")
+            uuid = wire.text_field(event, "uuid")
             return self.story.said(
                 inner(event, "part"), at, f"part:{uuid}" if uuid else f"byte:{line.offset}"
             )
         if kind == "tool.call":
             args = event.get("args")
-            return [self.story.call(call, wire.word(event, "name"), {} if args is None else args, at, line)]
+            return [
+                self.story.call(call, wire.text_field(event, "name"), {} if args is None else args, at, line)
+            ]
         if kind == "tool.result":
             result = inner(event, "result")
             outcome = "ok"
             if result.get("isError") is True:
                 outcome = "interrupted" if self._cancelled else "error"
             return [self.story.result(call, outcome, rec.text(result.get("output")), at, line)]
-        told = wire.unknown(event)
-        return [self.story.event(told.kind, told.body, at, f"byte:{line.offset}")]
+        notice = wire.unknown(event)
+        return [self.story.event(notice.kind, notice.body, at, f"byte:{line.offset}")]
 
     def _ended(self, record: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         if self._turn_id is not None and record.get("turnId") != self._turn_id:
             return []
-        reason, turn = wire.word(record, "reason"), self.story.turns.now
+        reason, turn = wire.text_field(record, "reason"), self.story.turns.now
         if reason == "completed":
             turn.ended = COMPLETE
             return []
@@ -207,21 +211,21 @@ class KimiCodeWire:
             body = {"text": "the turn was canceled", "code": "interrupted"}
             return [self.story.event("notice", body, at, f"byte:{line.offset}")]
         error = inner(record, "error")
-        turn.ended, turn.reason = FAILED, wire.word(error, "message") or reason
-        body = {"text": turn.reason, "code": "api_error", "name": wire.word(error, "code") or reason}
+        turn.ended, turn.reason = FAILED, wire.text_field(error, "message") or reason
+        body = {"text": turn.reason, "code": "api_error", "name": wire.text_field(error, "code") or reason}
         return [self.story.event("error", body, at, f"byte:{line.offset}")]
 
     def _note(self, record: dict[str, Any], kind: str, at: str | None, line: JsonlLine) -> NewEvent:
         name = f"byte:{line.offset}"
         if kind == "context.apply_compaction":
             summary = record.get("summary")
-            said = rec.text(summary.get("content")) if isinstance(summary, dict) else rec.text(summary)
-            said = said or wire.word(record, "contextSummary")
-            return self.story.event("notice", {"text": said, "code": "compaction"}, at, name)
+            text = rec.text(summary.get("content")) if isinstance(summary, dict) else rec.text(summary)
+            text = text or wire.text_field(record, "contextSummary")
+            return self.story.event("notice", {"text": text, "code": "compaction"}, at, name)
         if kind == "context.undo":
             body = {"text": f"the user rolled back {record.get('count')} prompts", "code": "undo"}
             return self.story.event("notice", body, at, name)
         if kind == "context.clear":
             return self.story.event("notice", {"text": "the context was cleared", "code": "clear"}, at, name)
-        told = wire.unknown(record)
-        return self.story.event(told.kind, told.body, at, name)
+        notice = wire.unknown(record)
+        return self.story.event(notice.kind, notice.body, at, name)

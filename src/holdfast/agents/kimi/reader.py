@@ -24,7 +24,7 @@ _TEXTS = {
 }
 
 
-def judge(
+def find_problems(
     fold: kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages,
     context: kimi_cli.KimiCliMessages | None,
     folder: str | None,
@@ -76,21 +76,21 @@ class KimiReader(TranscriptReader):
                 places.session_ref(f, home) for home in places.homes(root) for f in places.by_id(home, name)
             ]
         path = os.path.abspath(name)
-        if (found := places.session_at(path)) is not None:
-            return [places.session_ref(found)]
+        if (files := places.session_at(path)) is not None:
+            return [places.session_ref(files)]
         if homes := places.homes(path):
-            return [places.session_ref(found, home) for home in homes for found in places.sessions(home)]
+            return [places.session_ref(files, home) for home in homes for files in places.sessions(home)]
         return list(self.sessions(root, path))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one cwd."""
         for home in places.homes(root):
-            for found in places.sessions(home, cwd):
-                yield places.session_ref(found, home)
+            for files in places.sessions(home, cwd):
+                yield places.session_ref(files, home)
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """What happened, in order; the records of subagents are not part of it."""
-        path, fold = _fold(ref)
+        path, fold = _conversation(ref)
         try:
             for line in jsonl.lines(path, _starts(fold)):
                 yield from fold.take(line)
@@ -101,7 +101,7 @@ class KimiReader(TranscriptReader):
 
     def inspect(self, ref: SessionRef) -> Inspection:
         """Whether it can be resumed as it is."""
-        path, fold = _fold(ref)
+        path, fold = _conversation(ref)
         problems: list[TranscriptProblem] = []
         try:
             for line in jsonl.lines(path, _starts(fold)):
@@ -110,7 +110,7 @@ class KimiReader(TranscriptReader):
             problems.append(_missing(problem))
         fold.end()
         if not problems:
-            problems = judge(fold, _context(ref, fold), _stated(ref), ref.native_id)
+            problems = find_problems(fold, _context(ref, fold), _folder_id(ref), ref.native_id)
         turns = fold.story.turns
         return self.inspection(
             ref,
@@ -122,8 +122,8 @@ class KimiReader(TranscriptReader):
 
     def files(self, ref: SessionRef) -> list[str]:
         """All files in the session's folder."""
-        found = places.session_at(ref.path)
-        return places.files(found) if found is not None else []
+        files = places.session_at(ref.path)
+        return places.files(files) if files is not None else []
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
         """Neither product has a lock: processes started for this session, or with its file open.
@@ -134,13 +134,13 @@ class KimiReader(TranscriptReader):
         return sorted({*named, *open_files.writers(ref.path), *open_files.titled(TITLE, ref.cwd)})
 
 
-def _fold(ref: SessionRef) -> tuple[str, _Fold]:
-    found = places.session_at(ref.path) or KimiSessionFiles(folder=os.path.dirname(ref.path), form=ref.form)
+def _conversation(ref: SessionRef) -> tuple[str, _Fold]:
+    files = places.session_at(ref.path) or KimiSessionFiles(folder=os.path.dirname(ref.path), form=ref.form)
     if ref.form != CLI:
         return ref.path, kimi_code.KimiCodeWire(ref.native_id)
-    if found.wire is not None:
-        return found.wire, kimi_cli.KimiCliWire(ref.native_id)
-    return found.context or ref.path, kimi_cli.KimiCliMessages(ref.native_id)
+    if files.wire is not None:
+        return files.wire, kimi_cli.KimiCliWire(ref.native_id)
+    return files.context or ref.path, kimi_cli.KimiCliMessages(ref.native_id)
 
 
 def _starts(fold: _Fold) -> tuple[bytes, ...]:
@@ -151,22 +151,22 @@ def _starts(fold: _Fold) -> tuple[bytes, ...]:
 
 def _context(ref: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
     """What the model will get, if the session keeps it in a separate file."""
-    found = places.session_at(ref.path)
-    if not isinstance(fold, kimi_cli.KimiCliWire) or found is None or found.context is None:
+    files = places.session_at(ref.path)
+    if not isinstance(fold, kimi_cli.KimiCliWire) or files is None or files.context is None:
         return None
     messages = kimi_cli.KimiCliMessages(ref.native_id)
     try:
-        for line in jsonl.lines(found.context, kimi_cli.CONTEXT_STARTS):
+        for line in jsonl.lines(files.context, kimi_cli.CONTEXT_STARTS):
             messages.take(line)
     except OSError:
         return None
     return messages
 
 
-def _stated(ref: SessionRef) -> str | None:
+def _folder_id(ref: SessionRef) -> str | None:
     """The id in the name of the session's folder, if any: it must equal the id in its state."""
-    found = places.session_at(ref.path)
-    name = os.path.basename(found.folder) if found is not None else ""
+    files = places.session_at(ref.path)
+    name = os.path.basename(files.folder) if files is not None else ""
     return name if name.startswith("session_") else None
 
 

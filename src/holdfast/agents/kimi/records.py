@@ -32,7 +32,7 @@ def text(value: Any) -> str:
     """A message's content as text: a string, or parts, where other parts are named by type."""
     if isinstance(value, str):
         return value
-    return "\n".join(said for part in items(value) if (said := part_text(part)))
+    return "\n".join(line for part in items(value) if (line := part_text(part)))
 
 
 def part_text(part: Any) -> str:
@@ -47,10 +47,10 @@ def arguments(value: Any) -> Any:
     if not isinstance(value, str):
         return {} if value is None else value
     try:
-        told = decode(value)
+        decoded = decode(value)
     except (ValueError, RecursionError):
-        told = None
-    parsed = wire.parse(value.encode("utf-8", "surrogatepass")) if isinstance(told, dict) else told
+        decoded = None
+    parsed = wire.parse(value.encode("utf-8", "surrogatepass")) if isinstance(decoded, dict) else decoded
     return parsed if isinstance(parsed, dict) else {"arguments": value}
 
 
@@ -67,9 +67,9 @@ class KimiConversation:
     def note(self, code: str, line: JsonlLine) -> None:
         """Record a problem of a line."""
         self.counts[code] = self.counts.get(code, 0) + 1
-        shown = self.odd.setdefault(code, [])
-        if len(shown) < SHOWN:
-            shown.append(line.number)
+        numbers = self.odd.setdefault(code, [])
+        if len(numbers) < SHOWN:
+            numbers.append(line.number)
 
     def unreadable(self, line: JsonlLine) -> NewEvent:
         """The notice for a line that is not a record."""
@@ -82,30 +82,30 @@ class KimiConversation:
 
     def said(self, part: dict[str, Any], at: str | None, record_id: str) -> list[NewEvent]:
         """The events of a part of the model's message."""
-        known = SAID.get(wire.word(part, "type"))
+        known = SAID.get(wire.text_field(part, "type"))
         if known is None:
             named = part_text(part)
             event = wire.notice_event("attachment", named) if named else wire.unknown(part)
             return [self.event(event.kind, event.body, at, record_id)]
         kind, key = known
-        said = wire.word(part, key)
-        if not said:
+        text = wire.text_field(part, key)
+        if not text:
             return []
         self.turns.now.did = True
         if kind == "assistant":
             self.turns.spoke()
-        return [self.event(kind, {"text": said}, at, record_id)]
+        return [self.event(kind, {"text": text}, at, record_id)]
 
-    def call(self, told: str, name: str, given: Any, at: str | None, line: JsonlLine) -> NewEvent:
+    def call(self, agent_id: str, name: str, arguments: Any, at: str | None, line: JsonlLine) -> NewEvent:
         """A call begins."""
-        id, name = naming.call_id(told), name or "tool"
-        self.turns.call(id, name, given)
-        body = {"call": id, "name": name, "input": given}
+        id, name = naming.call_id(agent_id), name or "tool"
+        self.turns.call(id, name, arguments)
+        body = {"call": id, "name": name, "input": arguments}
         return NewEvent("tool_progress", body, at, origin=self._origin("call", id, line))
 
-    def result(self, told: str, outcome: str, output: str, at: str | None, line: JsonlLine) -> NewEvent:
+    def result(self, agent_id: str, outcome: str, output: str, at: str | None, line: JsonlLine) -> NewEvent:
         """A call ends."""
-        id = naming.call_id(told)
+        id = naming.call_id(agent_id)
         call = self.turns.result(id) or self.turns.late(id)
         if call is None:
             self.note("orphan_result", line)

@@ -43,12 +43,12 @@ def root(env: Mapping[str, str]) -> str:
 
 def homes(root: str) -> list[str]:
     """The product folders that a root covers: itself, and the older product's folder beside it."""
-    found = [root]
+    folders = [root]
     if os.path.basename(os.path.normpath(root)) == ".kimi-code":
-        found.append(os.path.join(os.path.dirname(os.path.normpath(root)), ".kimi"))
+        folders.append(os.path.join(os.path.dirname(os.path.normpath(root)), ".kimi"))
     if not os.path.isdir(os.path.join(root, "sessions")):
-        found += [os.path.join(root, name) for name in (".kimi-code", ".kimi", "kimi-home")]
-    return [home for home in found if os.path.isdir(os.path.join(home, "sessions"))]
+        folders += [os.path.join(root, name) for name in (".kimi-code", ".kimi", "kimi-home")]
+    return [home for home in folders if os.path.isdir(os.path.join(home, "sessions"))]
 
 
 def session_at(path: str) -> KimiSessionFiles | None:
@@ -64,8 +64,8 @@ def session_at(path: str) -> KimiSessionFiles | None:
         return KimiSessionFiles(folder=folder, form=CODE, wire=os.path.join(folder, _WIRE))
     happened, context = os.path.join(folder, "wire.jsonl"), os.path.join(folder, "context.jsonl")
     if os.path.isfile(context):
-        told = happened if os.path.isfile(happened) else None
-        return KimiSessionFiles(folder=folder, form=CLI, wire=told, context=context)
+        wire_path = happened if os.path.isfile(happened) else None
+        return KimiSessionFiles(folder=folder, form=CLI, wire=wire_path, context=context)
     if os.path.isfile(happened):
         form = CLI if _is_cli(happened) else CODE
         return KimiSessionFiles(folder=folder, form=form, wire=happened)
@@ -80,8 +80,8 @@ def sessions(home: str, cwd: str | None = None) -> Iterator[KimiSessionFiles]:
             continue
         for session in _names(os.path.join(above, name)):
             folder = os.path.join(above, name, session)
-            if os.path.isdir(folder) and (found := session_at(folder)) is not None:
-                yield found
+            if os.path.isdir(folder) and (files := session_at(folder)) is not None:
+                yield files
 
 
 def by_id(home: str, id: str) -> Iterator[KimiSessionFiles]:
@@ -93,27 +93,27 @@ def by_id(home: str, id: str) -> Iterator[KimiSessionFiles]:
     for project in _names(above):
         for name in names:
             folder = os.path.join(above, project, name)
-            if os.path.isdir(folder) and (found := session_at(folder)) is not None:
-                yield found
+            if os.path.isdir(folder) and (files := session_at(folder)) is not None:
+                yield files
 
 
-def session_ref(found: KimiSessionFiles, home: str | None = None) -> SessionRef:
+def session_ref(files: KimiSessionFiles, home: str | None = None) -> SessionRef:
     """A reference to a session."""
-    state = read_state(os.path.join(found.folder, "state.json"))
-    path = found.wire or found.context or found.folder
-    title = wire.word(state, "title") or wire.word(state, "custom_title")
-    cwd = wire.word(state, "cwd") or wire.word(state, "workDir")
-    if not cwd and found.form == CLI:
-        cwd = _cwd_of(found.folder, home)
+    state = read_state(os.path.join(files.folder, "state.json"))
+    path = files.wire or files.context or files.folder
+    title = wire.text_field(state, "title") or wire.text_field(state, "custom_title")
+    cwd = wire.text_field(state, "cwd") or wire.text_field(state, "workDir")
+    if not cwd and files.form == CLI:
+        cwd = _cwd_of(files.folder, home)
     updated = state.get("updatedAt")
     return SessionRef(
         agent=AGENT,
-        native_id=wire.plain(wire.word(state, "id")) or os.path.basename(found.folder),
+        native_id=wire.storable_id(wire.text_field(state, "id")) or os.path.basename(files.folder),
         path=path,
         cwd=_short(cwd),
         title=_short(title),
         updated_at=timestamps.of_millis(updated) or timestamps.when_stamp(updated) or _modified(path),
-        form=found.form,
+        form=files.form,
     )
 
 
@@ -121,22 +121,22 @@ def read_state(path: str) -> dict[str, Any]:
     """A small JSON file; empty if it is not one."""
     try:
         with open(path, "rb") as file:
-            told = wire.parse(file.read(_LARGEST_STATE))
+            state = wire.parse(file.read(_LARGEST_STATE))
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
-def files(found: KimiSessionFiles) -> list[str]:
+def files(session: KimiSessionFiles) -> list[str]:
     """All files in a session's folder; outside such a folder, only the known files."""
-    if os.path.basename(found.folder).startswith("session_") or found.form == CLI:
+    if os.path.basename(session.folder).startswith("session_") or session.form == CLI:
         return [
             os.path.join(folder, name)
-            for folder, _, names in sorted(os.walk(found.folder))
+            for folder, _, names in sorted(os.walk(session.folder))
             for name in sorted(names)
             if os.path.isfile(os.path.join(folder, name)) and not os.path.islink(os.path.join(folder, name))
         ]
-    known = (found.wire, found.context, os.path.join(found.folder, "state.json"))
+    known = (session.wire, session.context, os.path.join(session.folder, "state.json"))
     return [path for path in known if path is not None and os.path.isfile(path)]
 
 
@@ -178,7 +178,7 @@ def _cwd_of(folder: str, home: str | None) -> str:
     home = home or os.path.dirname(os.path.dirname(os.path.dirname(folder)))
     listed = read_state(os.path.join(home, "kimi.json")).get("work_dirs")
     for entry in listed if isinstance(listed, list) else ():
-        path = wire.word(entry, "path") if isinstance(entry, dict) else ""
+        path = wire.text_field(entry, "path") if isinstance(entry, dict) else ""
         if path and _is_of(project, path):
             return path
     return ""
@@ -199,5 +199,5 @@ def _modified(path: str) -> str | None:
 
 
 def _short(text: str) -> str | None:
-    told = text.replace("\0", "").encode(errors="replace").decode()[:_LONGEST]
-    return told or None
+    shortened = text.replace("\0", "").encode(errors="replace").decode()[:_LONGEST]
+    return shortened or None

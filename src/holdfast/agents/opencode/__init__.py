@@ -17,7 +17,7 @@ def behind(path: str) -> tuple[str, ...] | None:
     """The native program behind npm's wrapper, if its postinstall did not put it in place."""
     if discovery.is_native(path) or os.path.basename(path) not in ("opencode", "opencode.exe"):
         return None
-    here = discovery.system()
+    here = discovery.npm_platform()
     for name in (f"opencode-{here}", f"opencode-{here}-baseline", f"opencode-{here}-musl"):
         for package in discovery.packages(name, path):
             program = os.path.join(package, "bin", "opencode")

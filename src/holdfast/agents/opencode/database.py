@@ -54,14 +54,14 @@ class OpenCodeRow(msgspec.Struct, frozen=True, kw_only=True):
 def session(row: tuple[Any, ...]) -> OpenCodeSession:
     """A session from the columns id, directory, title, parent_id, time_updated, revert."""
     id, directory, title, parent, updated, revert = row
-    told = wire.parse(revert) if isinstance(revert, bytes) else {}
+    reverted = wire.parse(revert) if isinstance(revert, bytes) else {}
     return OpenCodeSession(
         id=text(id),
         directory=name(directory),
         title=name(title),
         parent=name(parent),
         updated_at=timestamps.of_millis(updated),
-        reverted=wire.word(told, "messageID") or None if isinstance(told, dict) else None,
+        reverted=wire.text_field(reverted, "messageID") or None if isinstance(reverted, dict) else None,
     )
 
 
@@ -78,7 +78,7 @@ def row(id: Any, created: Any, updated: Any, size: Any, data: Any) -> OpenCodeRo
     return OpenCodeRow(id=text(id), made=created, changed=updated, data=value, odd=odd)
 
 
-def lost(table: str, number: int, problem: Exception | str) -> OpenCodeRow:
+def unreadable_row(table: str, number: int, problem: Exception | str) -> OpenCodeRow:
     """The stand-in for an unreadable row."""
     why = " ".join(str(problem).split())
     return OpenCodeRow(
@@ -95,8 +95,8 @@ def text(value: Any) -> str:
 
 def name(value: Any) -> str | None:
     """A short text that fits a title."""
-    told = text(value).replace("\0", "")[:LONGEST_NAME]
-    return told or None
+    shortened = text(value).replace("\0", "")[:LONGEST_NAME]
+    return shortened or None
 
 
 # --- The database
@@ -148,8 +148,8 @@ class OpenCodeDatabase:
 
     def sessions(self) -> Iterator[OpenCodeSession]:
         """All sessions, the most recently used first."""
-        found = self._all("session", self._session_columns())
-        yield from sorted(map(session, found), key=lambda s: (s.updated_at or "", s.id), reverse=True)
+        rows = self._all("session", self._session_columns())
+        yield from sorted(map(session, rows), key=lambda s: (s.updated_at or "", s.id), reverse=True)
 
     def session(self, id: str) -> OpenCodeSession | None:
         """The session with this id."""
@@ -160,7 +160,7 @@ class OpenCodeDatabase:
             return None
         except DAMAGE as problem:
             self._note("session", problem)
-        return next((found for found in self.sessions() if found.id == id), None)
+        return next((candidate for candidate in self.sessions() if candidate.id == id), None)
 
     def messages(self, session: str) -> Iterator[OpenCodeRow]:
         """The messages of a session, in order."""
@@ -176,8 +176,8 @@ class OpenCodeDatabase:
             return
         except DAMAGE as problem:
             self._note("message", problem)
-        wanted = self._all("message", columns, "session_id = ?", session)
-        for key, number in sorted((_key(moment, id), number) for number, moment, id in wanted):
+        rows = self._all("message", columns, "session_id = ?", session)
+        for key, number in sorted((_key(moment, id), number) for number, moment, id in rows):
             if key > after:
                 yield self._row("message", number)
 
@@ -245,7 +245,7 @@ class OpenCodeDatabase:
         except DAMAGE as damage:
             problem = damage
         self._note(table, problem)
-        return lost(table, number, problem)
+        return unreadable_row(table, number, problem)
 
     def _row_columns(self, table: str) -> str:
         times = f"{self._column(table, 'time_created')}, {self._column(table, 'time_updated')}"
@@ -260,9 +260,9 @@ class OpenCodeDatabase:
                 f"select rowid, {columns} from {table} not indexed where rowid > ? and {where} order by rowid"
             )
             try:
-                for number, *found in self._db.execute(sql, (after, *values)):
+                for number, *row in self._db.execute(sql, (after, *values)):
                     after, step = number, 0
-                    yield tuple(found)
+                    yield tuple(row)
                 return
             except DAMAGE as problem:
                 self._note(table, problem)
@@ -282,9 +282,9 @@ class OpenCodeDatabase:
         return f"{texts}, {updated}, cast({revert} as blob)"
 
     def _note(self, table: str, problem: Exception | str) -> None:
-        told = f"{table}: {' '.join(str(problem).split())}"
-        if told not in self.damage and len(self.damage) < 20:
-            self.damage.append(told)
+        text = f"{table}: {' '.join(str(problem).split())}"
+        if text not in self.damage and len(self.damage) < 20:
+            self.damage.append(text)
 
 
 def _key(moment: Any, id: Any) -> tuple[float, str]:

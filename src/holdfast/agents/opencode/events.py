@@ -19,12 +19,12 @@ _OUTCOMES = {"completed": "ok", "error": "error"}
 
 
 def origin(
-    agent: str, native_id: str, kind: str, told: str, part: OpenCodeRow, number: int | None = None
+    agent: str, native_id: str, kind: str, agent_id: str, part: OpenCodeRow, number: int | None = None
 ) -> Origin | None:
     """The same origin as the live driver's; an id that may be a counter is valid for its part only."""
     origins = AcpOrigins(agent, part.id or "part")
     origins.native_id = native_id
-    return origins.of(kind, told, number)
+    return origins.of(kind, agent_id, number)
 
 
 def moment(data: dict[str, Any], key: str) -> str | None:
@@ -35,50 +35,52 @@ def moment(data: dict[str, Any], key: str) -> str | None:
 
 def state(data: dict[str, Any]) -> dict[str, Any]:
     """The state of a tool part."""
-    told = data.get("state")
-    return told if isinstance(told, dict) else {}
+    state = data.get("state")
+    return state if isinstance(state, dict) else {}
 
 
-def outcome(told: dict[str, Any]) -> str | None:
+def outcome(state: dict[str, Any]) -> str | None:
     """How a call ended; None if it has not."""
-    metadata = told.get("metadata")
-    if told.get("status") == "error" and isinstance(metadata, dict) and metadata.get("interrupted") is True:
+    metadata = state.get("metadata")
+    if state.get("status") == "error" and isinstance(metadata, dict) and metadata.get("interrupted") is True:
         return "interrupted"
-    return _OUTCOMES.get(wire.word(told, "status"))
+    return _OUTCOMES.get(wire.text_field(state, "status"))
 
 
-def output(told: dict[str, Any], how: str) -> str:
+def output(state: dict[str, Any], how: str) -> str:
     """The text of a result."""
-    metadata = told.get("metadata")
-    if how == "interrupted" and isinstance(metadata, dict) and wire.word(metadata, "output"):
-        return wire.word(metadata, "output")
-    return content.raw_text(told.get("output") if told.get("status") == "completed" else told.get("error"))
+    metadata = state.get("metadata")
+    if how == "interrupted" and isinstance(metadata, dict) and wire.text_field(metadata, "output"):
+        return wire.text_field(metadata, "output")
+    return content.raw_text(state.get("output") if state.get("status") == "completed" else state.get("error"))
 
 
-def summary(call: str, name: str, told: dict[str, Any], how: str) -> dict[str, Any]:
+def summary(call: str, name: str, state: dict[str, Any], how: str) -> dict[str, Any]:
     """The body of a call's `tool_summary`."""
-    body: dict[str, Any] = {"call": call, "name": name, "outcome": how, "output": output(told, how)}
-    metadata = told.get("metadata")
+    body: dict[str, Any] = {"call": call, "name": name, "outcome": how, "output": output(state, how)}
+    metadata = state.get("metadata")
     if isinstance(metadata, dict) and type(metadata.get("exit")) is int:
         body["exit"] = metadata["exit"]
-    given = told.get("input")
-    if how == "ok" and isinstance(given, dict) and isinstance(given.get("oldString"), str):
-        new = given.get("newString")
+    arguments = state.get("input")
+    if how == "ok" and isinstance(arguments, dict) and isinstance(arguments.get("oldString"), str):
+        new = arguments.get("newString")
         if isinstance(new, str):
-            body["diff"] = [{"path": wire.word(given, "filePath"), "old": given["oldString"], "new": new}]
+            body["diff"] = [
+                {"path": wire.text_field(arguments, "filePath"), "old": arguments["oldString"], "new": new}
+            ]
     return body
 
 
 def note(data: dict[str, Any]) -> NewEvent:
     """The notice for a part that is neither text nor a tool."""
-    kind = wire.word(data, "type")
+    kind = wire.text_field(data, "type")
     if kind == "file":
-        what = [wire.word(data, "filename"), wire.word(data, "mime")]
-        url = wire.word(data, "url")
+        what = [wire.text_field(data, "filename"), wire.text_field(data, "mime")]
+        url = wire.text_field(data, "url")
         facts = {} if url.startswith("data:") else {"url": url}
         return wire.notice_event("attachment", f"[file {' '.join(filter(None, what))}]", **facts)
     if kind == "agent":
-        return wire.notice_event("agent", f"@{wire.word(data, 'name')}")
+        return wire.notice_event("agent", f"@{wire.text_field(data, 'name')}")
     if kind == "compaction":
         why = "automatically" if data.get("auto") is True else "by the user"
         return wire.notice_event("compaction", f"the conversation was compacted {why}")
@@ -96,8 +98,8 @@ def failure(error: Any) -> tuple[str, str]:
     if not isinstance(error, dict):
         return "", content.raw_text(error)
     data = error.get("data")
-    words = wire.word(data, "message") if isinstance(data, dict) else wire.word(error, "message")
-    return wire.word(error, "name"), words or wire.word(error, "name") or content.raw_text(error)
+    words = wire.text_field(data, "message") if isinstance(data, dict) else wire.text_field(error, "message")
+    return wire.text_field(error, "name"), words or wire.text_field(error, "name") or content.raw_text(error)
 
 
 # --- The conversation
@@ -124,7 +126,7 @@ class OpenCodeConversation:
             )
         if message.odd is not None:
             yield self._odd(message, message.odd)
-        role = wire.word(message.data, "role")
+        role = wire.text_field(message.data, "role")
         if role == "user":
             yield from self._user(message, of)
         elif role == "assistant" or message.odd is not None:
@@ -140,21 +142,21 @@ class OpenCodeConversation:
     def _user(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
         number, prompted = 0, False
         for part in of:
-            kind = wire.word(part.data, "type")
-            said = wire.word(part.data, "prompt" if kind == "subtask" else "text")
+            kind = wire.text_field(part.data, "type")
+            text = wire.text_field(part.data, "prompt" if kind == "subtask" else "text")
             if part.odd is not None:
                 yield self._odd(part, part.odd)
             elif kind == "text" and (mark := _mark(part.data)):
-                yield self._event(wire.notice_event(mark, said), part, f"part:{part.id}")
+                yield self._event(wire.notice_event(mark, text), part, f"part:{part.id}")
             elif kind in ("text", "subtask"):
-                if not said:
+                if not text:
                     continue
                 if not prompted:
                     yield from self.turns.prompt()
                     prompted = True
                 origin = self._origin("message", message.id, part, number)
                 number += 1
-                yield NewEvent("user", {"text": said}, part.created or message.created, origin=origin)
+                yield NewEvent("user", {"text": text}, part.created or message.created, origin=origin)
             elif kind not in QUIET:
                 yield self._event(note(part.data), part, f"part:{part.id}")
 
@@ -162,11 +164,11 @@ class OpenCodeConversation:
         summary = message.data.get("summary") is True
         number, again, before = -1, 0, ""
         for part in of:
-            kind = wire.word(part.data, "type")
+            kind = wire.text_field(part.data, "type")
             if part.odd is not None:
                 yield self._odd(part, part.odd)
             elif kind in _SAID:
-                text, mark = wire.word(part.data, "text"), _mark(part.data)
+                text, mark = wire.text_field(part.data, "text"), _mark(part.data)
                 if not text:
                     continue  # text that was streaming when the agent died is not stored
                 if mark:
@@ -201,12 +203,12 @@ class OpenCodeConversation:
         return NewEvent(_SAID[kind], {"text": text}, at, origin=origin)
 
     def _tool(self, part: OpenCodeRow) -> Iterator[NewEvent]:
-        call = wire.word(part.data, "callID") or part.id
-        name = wire.word(part.data, "tool") or "tool"
+        call = wire.text_field(part.data, "callID") or part.id
+        name = wire.text_field(part.data, "tool") or "tool"
         state = parts_state(part.data)
-        given = state.get("input")
-        self.turns.call(call, name, {} if given is None else given)
-        body: dict[str, Any] = {"call": call, "name": name, "input": {} if given is None else given}
+        arguments = state.get("input")
+        self.turns.call(call, name, {} if arguments is None else arguments)
+        body: dict[str, Any] = {"call": call, "name": name, "input": {} if arguments is None else arguments}
         at = moment(state, "start") or part.created
         yield NewEvent("tool_progress", body, at, origin=self._origin("call", call, part))
         how = outcome(state)
@@ -226,7 +228,7 @@ class OpenCodeConversation:
         elif (
             isinstance(time, dict)
             and time.get("completed") is not None
-            and wire.word(data, "finish") not in _GOES_ON
+            and wire.text_field(data, "finish") not in _GOES_ON
         ):
             turn.ended = COMPLETE
         else:
@@ -248,8 +250,8 @@ class OpenCodeConversation:
         origin = wire.origin(self._agent, self._session.id, record) if row.id else None
         return NewEvent(event.kind, event.body, row.created, origin=origin)
 
-    def _origin(self, kind: str, told: str, part: OpenCodeRow, number: int | None = None) -> Any:
-        return origin(self._agent, self._session.id, kind, told, part, number)
+    def _origin(self, kind: str, agent_id: str, part: OpenCodeRow, number: int | None = None) -> Any:
+        return origin(self._agent, self._session.id, kind, agent_id, part, number)
 
 
 def _mark(data: dict[str, Any]) -> str:

@@ -44,10 +44,10 @@ def databases(root: str) -> list[str]:
             names = sorted(os.listdir(folder))
         except OSError:
             continue
-        found = [name for name in names if name.startswith("opencode-") and name.endswith(".db")]
-        found = [NAME, *found] if NAME in names else found
-        if found:
-            return [os.path.join(folder, name) for name in found]
+        paths = [name for name in names if name.startswith("opencode-") and name.endswith(".db")]
+        paths = [NAME, *paths] if NAME in names else paths
+        if paths:
+            return [os.path.join(folder, name) for name in paths]
     return []
 
 
@@ -99,8 +99,8 @@ class OpenCodeReader(TranscriptReader):
         """
         if not os.path.exists(name):
             return [ref for path in databases(root) for ref in self._one(path, name)]
-        if found := databases(name):
-            return [ref for path in found for ref in self._in(path, unreadable=True)]
+        if paths := databases(name):
+            return [ref for path in paths for ref in self._in(path, unreadable=True)]
         return list(self.sessions(root, name))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
@@ -130,17 +130,17 @@ class OpenCodeReader(TranscriptReader):
         """Whether OpenCode can resume it as it is."""
         fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         problems: list[TranscriptProblem] = []
-        found: OpenCodeSession | None = None
+        session: OpenCodeSession | None = None
         try:
             copy = self._kept.copy(ref.path)
             with OpenCodeDatabase(copy.path) as store:
-                found = store.session(ref.native_id)
-                fold = OpenCodeConversation(self.agent, found or OpenCodeSession(id=ref.native_id))
+                session = store.session(ref.native_id)
+                fold = OpenCodeConversation(self.agent, session or OpenCodeSession(id=ref.native_id))
                 for message in store.messages(ref.native_id):
                     for _ in fold.take(message, store.parts(message.id) if message.id else ()):
                         pass
                 fold.end()
-                problems = _judge(fold, found, store, _check(copy, store))
+                problems = _problems(fold, session, store, _check(copy, store))
         except (*DAMAGE, OSError, UnknownOpenCodeSchema, StoreBusy) as problem:
             problems = [_problem(problem)]
         return self.inspection(
@@ -149,8 +149,8 @@ class OpenCodeReader(TranscriptReader):
             dangling=fold.turns.dangling,
             turns=fold.turns.count,
             last_complete=fold.turns.last_complete,
-            title=found.title if found else None,
-            cwd=found.directory if found else None,
+            title=session.title if session else None,
+            cwd=session.directory if session else None,
         )
 
     def files(self, ref: SessionRef) -> list[str]:
@@ -172,35 +172,35 @@ class OpenCodeReader(TranscriptReader):
     def _one(self, path: str, id: str) -> Iterator[SessionRef]:
         try:
             with OpenCodeDatabase(self._kept.copy(path).path) as store:
-                found = store.session(id)
+                session = store.session(id)
         except (*DAMAGE, UnknownOpenCodeSchema):
             yield SessionRef(agent=self.agent, native_id=id, path=path)
         except (OSError, StoreBusy):
             return
         else:
-            if found is not None:
-                yield self._session_ref(path, found)
+            if session is not None:
+                yield self._session_ref(path, session)
 
     def _in(self, path: str, unreadable: bool = False) -> Iterator[SessionRef]:
         try:
             with OpenCodeDatabase(self._kept.copy(path).path) as store:
-                found = [session for session in store.sessions() if session.id]
+                sessions = [session for session in store.sessions() if session.id]
         except (*DAMAGE, UnknownOpenCodeSchema):
             if unreadable:
                 yield SessionRef(agent=self.agent, native_id=os.path.basename(path), path=path)
             return
         except (OSError, StoreBusy):
             return
-        yield from (self._session_ref(path, session) for session in found if session.parent is None)
+        yield from (self._session_ref(path, session) for session in sessions if session.parent is None)
 
-    def _session_ref(self, path: str, found: OpenCodeSession) -> SessionRef:
+    def _session_ref(self, path: str, session: OpenCodeSession) -> SessionRef:
         return SessionRef(
             agent=self.agent,
-            native_id=found.id,
+            native_id=session.id,
             path=path,
-            cwd=found.directory,
-            title=found.title,
-            updated_at=found.updated_at,
+            cwd=session.directory,
+            title=session.title,
+            updated_at=session.updated_at,
         )
 
 
@@ -210,8 +210,8 @@ def _check(copy: SqliteSnapshot, store: OpenCodeDatabase) -> list[str]:
     return quick_check(store.db)
 
 
-def _judge(
-    fold: OpenCodeConversation, found: OpenCodeSession | None, store: OpenCodeDatabase, broken: list[str]
+def _problems(
+    fold: OpenCodeConversation, session: OpenCodeSession | None, store: OpenCodeDatabase, broken: list[str]
 ) -> list[TranscriptProblem]:
     problems = []
     if damage := [*store.damage, *broken]:
@@ -220,18 +220,18 @@ def _judge(
     elif fold.unreadable:
         text = f"{fold.unreadable} of its records cannot be read"
         problems.append(TranscriptProblem("bad_line", text, {"count": fold.unreadable}))
-    if found is None:
+    if session is None:
         if not damage:
             problems.append(TranscriptProblem("no_transcript", "the database has no such session"))
         return problems
-    sequence = store.sequence(found.id)
+    sequence = store.sequence(session.id)
     if sequence is not None and sequence[0] != sequence[2] + 1:
         text = "event numbers have a gap: events are missing"
         count, first, last = sequence
         problems.append(
             TranscriptProblem("ordinal_gap", text, {"count": count, "first": first, "last": last})
         )
-    if not fold.turns.count and (later := store.other_messages(found.id)):
+    if not fold.turns.count and (later := store.other_messages(session.id)):
         text = f"its {later} messages are in an unknown table"
         return [*problems, TranscriptProblem("schema_unknown", text, {"table": "session_message"})]
     return problems + fold.turns.problems()

@@ -27,7 +27,7 @@ class HermesEventBuilder:
         self.dangling: list[dict[str, Any]] = []
         self.orphans: list[str] = []  # results whose call is nowhere
         self.doubled: list[str] = []  # results of a call that had one
-        self._native_id = lines.plain(native_id)
+        self._native_id = lines.storable_id(native_id)
         self._coming = Counter(results)
         self._open: dict[str, HermesToolCall] = {}
         self._ended: set[str] = set()
@@ -51,7 +51,7 @@ class HermesEventBuilder:
         elif told.role == "system" and told.text:
             yield self._event("notice", {"text": told.text, "code": "system"}, at, record)
         else:
-            shown = lines.shown(values.storable(told.raw))
+            shown = lines.preview(values.storable(told.raw))
             yield self._event("notice", {"text": shown, "code": "unknown_record"}, at, record)
 
     def taken_back(self, count: int) -> NewEvent:

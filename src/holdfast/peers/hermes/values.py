@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.acp.content import mended
+from holdfast.agents.acp.content import join_surrogates
 from holdfast.errors import BadInput
 from holdfast.model.json_codec import encode, is_deep
 from holdfast.transcripts.jsonl import DEEPEST, LONGEST
@@ -43,7 +43,7 @@ def text(given: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        return mended(value)
+        return join_surrogates(value)
     return value
 
 

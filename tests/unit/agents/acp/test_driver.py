@@ -15,9 +15,9 @@ from holdfast.agents.acp.content import (
     block_text,
     call_id,
     diffs,
-    mended,
+    join_surrogates,
     raw_text,
-    shown,
+    shown_text,
     tool_name,
 )
 from holdfast.agents.acp.driver import AcpDriver
@@ -157,7 +157,7 @@ def test_a_character_cut_between_two_chunks_is_mended() -> None:
     talk.say("\ude00b")
     talk.take(talk.driver.on_eof())
     assert talk.events[-1] == ("assistant", {"text": "a😀b", "cut": True})
-    assert mended("x\ud83d") == "x\ud83d" and mended("é😀") == "é😀"
+    assert join_surrogates("x\ud83d") == "x\ud83d" and join_surrogates("é😀") == "é😀"
 
 
 def test_what_is_half_said_at_the_end_is_kept() -> None:
@@ -288,7 +288,7 @@ def test_content_as_text() -> None:
     assert block_text({"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}) == "inside"
     assert block_text({"type": "resource", "resource": {"uri": "file:///a"}}) == "[resource_link file:///a]"
     assert block_text(None) == "" and block_text({}) == ""
-    assert shown([{"type": "terminal", "terminalId": "t1"}, {"type": "diff"}, 7]) == ""
+    assert shown_text([{"type": "terminal", "terminalId": "t1"}, {"type": "diff"}, 7]) == ""
     assert diffs("x") == [] and raw_text(None) == "" and raw_text([1]) == "[1]" and raw_text({}) == ""
     assert raw_text({"output": "", "stdout": "hi"}) == "hi"
 
@@ -715,8 +715,8 @@ def test_a_long_block_comes_in_marked_parts(chunks: list[str], thought: bool) ->
         talk.receive(id=2, result={"stopReason": "end_turn"})
     kind = "thinking" if thought else "assistant"
     parts = [body for told, body in talk.events if told == kind]
-    whole = mended("".join(chunks))
-    assert mended("".join(body["text"] for body in parts)) == whole
+    whole = join_surrogates("".join(chunks))
+    assert join_surrogates("".join(body["text"] for body in parts)) == whole
     assert all(1 <= len(body["text"]) <= 10 for body in parts)
     if len(whole) <= 10:
         assert all("part" not in body for body in parts)
