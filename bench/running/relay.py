@@ -27,7 +27,7 @@ LOOK_S = 0.02
 async def work(store: BaseStore) -> None:
     """Take whatever is queued, one after the other."""
     while True:
-        claimed = await store.claim_next(identity.me(), 3600)
+        claimed = await store.claim_next(identity.me("here"), 3600)
         if claimed is not None:
             await relay(store, claimed)
         await asyncio.sleep(LOOK_S)

@@ -39,7 +39,7 @@ def instead_of(old: Session, **more: Any) -> Dispatch:
 
 
 async def claimed(store: BaseStore, task: Task) -> Task:
-    return await store.claim(task.id, task.generation, identity.me(), 60)
+    return await store.claim(task.id, task.generation, identity.me("here"), 60)
 
 
 async def test_a_prompt_is_queued_where_it_was_judged(store: BaseStore) -> None:

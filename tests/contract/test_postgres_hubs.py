@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import socket
 from collections.abc import Callable
 
 import pytest
@@ -137,23 +136,26 @@ async def test_a_listener_that_was_cut_off_misses_nothing(hub: Hub, postgres_url
     following.cancel()
 
 
-async def test_a_home_mirrors_its_own_hosts_sessions_whoever_wrote_them(hub: Hub) -> None:
-    store, other = await hub(), await hub()
-    mine = await other.create_session("claude", host=socket.gethostname())
-    theirs = await store.create_session("claude", host="elsewhere")
-    anyones = await store.create_session("claude")
-    await other.commit(Commit(mine.id, [event("from afar")]))
+async def test_a_home_mirrors_the_sessions_of_its_node_whoever_wrote_them(hub: Hub) -> None:
+    """Two homes on one machine are two nodes."""
+    stores = [await hub(), await hub()]
+    nodes = [store.node for store in stores]
+    assert nodes[0] is not None and nodes[1] is not None and nodes[0].id != nodes[1].id
+    own = [(await stores[1].create_session("claude", host=node.id)).id for node in nodes if node]
+    await stores[0].create_session("claude", host="elsewhere")
+    shared = (await stores[0].create_session("claude")).id
+    await stores[1].commit(Commit(own[0], [event("from afar")]))
+    await stores[0].commit(Commit(own[1], [event("from afar")]))
 
-    def look(home: Home) -> tuple[set[str], str]:
+    def look(home: Home, mine: str) -> tuple[set[str], str]:
         names = {name for name in os.listdir(home.sessions) if name.endswith(".jsonl")}
-        with open(home.mirror(mine.id), encoding="utf-8") as file:
+        with open(home.mirror(mine), encoding="utf-8") as file:
             return names, file.read()
 
-    for hub_of_mine in (store, other):
-        names, text = await hub_of_mine.with_mirrors(lambda files: look(files.home)) or (set(), "")
-        assert names == {f"{mine.id}.jsonl", f"{anyones.id}.jsonl"}
+    for store, mine in zip(stores, own, strict=True):
+        names, text = await store.with_mirrors(lambda files: look(files.home, mine)) or (set(), "")  # noqa: B023
+        assert names == {f"{mine}.jsonl", f"{shared}.jsonl"}
         assert "from afar" in text
-    assert (await store.session(theirs.id)).events == 1
 
 
 async def test_closing_finishes_what_was_handed_in_and_wakes_followers(hub: Hub) -> None:

@@ -84,14 +84,16 @@ async def with_demo_file(
     """A task in a session of the demo agent, whose reader finds a file."""
     made = await store.create_session("demo", cwd=home.path)
     queued = await store.dispatch(Dispatch(made.id, "go", {}))
-    task = await store.claim(queued.id, queued.generation, identity.me(), 60)
+    task = await store.claim(queued.id, queued.generation, identity.me("here"), 60)
     home.make()
     path = Path(home.path, "d-1.jsonl")
     path.write_text('{"type":"session","id":"d-1","cwd":"/"}\n')
     monkeypatch.setattr(
         DemoReader, "find", lambda *_: [SessionRef(agent="demo", native_id="d-1", path=str(path))]
     )
-    return Context(store, home, AgentRegistry(), Settings(), cast(Any, None), identity.me(), {}), task
+    assert store.node is not None
+    owner = identity.me(store.node.id)
+    return Context(store, home, AgentRegistry(), Settings(), cast(Any, None), owner, store.node, {}), task
 
 
 @pytest.mark.parametrize(

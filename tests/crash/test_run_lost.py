@@ -160,7 +160,7 @@ def test_a_task_of_an_earlier_boot_is_not_attached_to_what_has_its_pids_now(home
     for path in (running.spool.agent_file, running.spool.shim_file):
         with open(path, "w") as file:
             file.write(line)
-    me = identity.me()
+    me = identity.me("here")
     earlier = Owner(me.host, me.pid, me.started, "earlier")
     generation = running.task().generation
     with_store(home, lambda store: store.claim(running.id, generation, earlier, 60.0))
@@ -194,7 +194,8 @@ def test_a_stopped_worker_keeps_its_task_and_one_that_lost_it_leaves_the_agent_a
 async def _steal(home: Home, task_id: str, say: Callable[[str], None]) -> None:
     store = await open_store(run_support.location(home), home, REGISTRY.token_rules())
     task = await store.task(task_id)
-    await store.claim(task_id, task.generation, identity.me(), 60.0)
+    assert store.node is not None
+    await store.claim(task_id, task.generation, identity.me(store.node.id), 60.0)
     await store.close()
     say("mine")
     await asyncio.sleep(DEADLINE_S)

@@ -254,6 +254,7 @@ def test_no_body_makes_the_hub_fail(attacked: RunningHub, kind: str, body: bytes
         ("POST", "/api/sessions/k/resume"),
         ("PATCH", "/api/sessions/k"),
         ("POST", "/api/sessions/k/trust"),
+        ("POST", "/api/sessions/k/tokens"),
         ("POST", "/api/adopt"),
         ("POST", "/api/doctor/apply"),
         ("POST", "/api/doctor/undo"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -127,7 +126,8 @@ class SessionStore(SdkSessionStore):
         if found is None:
             session = ids.new(ids.SESSION)
             cwd = next((cwd for told in entries if (cwd := storable_id(_plain(told).get("cwd")))), None)
-            host = socket.gethostname()
+            node = self._store.node
+            host = None if node is None else node.id
             made = c.Create(agent=AGENT.name, key=_name(key), cwd=cwd, host=host, metadata=after.metadata())
             changes.append(made)
             if (token := storable_id(key["session_id"])) is not None:

@@ -87,7 +87,7 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
     if given.json:
         output.json_line(made)
     else:
-        print(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
+        output.text(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
     return 0
 
 
@@ -96,10 +96,11 @@ def _over(hub: Hub, wish: dict[str, Any]) -> dict[str, Any]:
     how = wish.get("how")
     if how is not None:
         return {**hub.resume(**wish)}
-    return {**hub.dispatch(**{k: v for k, v in wish.items() if k != "how"}, here=_here())}
+    return {**hub.dispatch(**{k: v for k, v in wish.items() if k != "how"}, here=here())}
 
 
-def _here() -> str | None:
+def here() -> str | None:
+    """The folder that the command was given in; None if it was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:

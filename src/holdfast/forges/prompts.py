@@ -74,7 +74,7 @@ def prompt_request(forge: Forge, assigned: Assignment, thread: IssueThread, stam
         worktree=told.of("worktree") or False,
         permissions=told.of("permissions"),
         time_limit_s=told.of("time_limit_s"),
-        task=ids.derived(ids.TASK, forge.name, thread.user, stamp.digest),
+        task=task_id(forge, thread, stamp),
         source={
             "forge": forge.name,
             "delivery": stamp.delivery,
@@ -82,6 +82,11 @@ def prompt_request(forge: Forge, assigned: Assignment, thread: IssueThread, stam
             "url": assigned.url,
         },
     )
+
+
+def task_id(forge: Forge, thread: IssueThread, stamp: DeliveryId) -> str:
+    """The id of the task that a delivery makes for one user."""
+    return ids.derived(ids.TASK, forge.name, thread.user, stamp.digest)
 
 
 class _EffectiveSettings:

@@ -38,8 +38,6 @@ class NamedLocks:
 
 # --- A delivery, from its bytes into the queue: each once, also across restarts.
 
-MAX_TASKS = 200  # of an issue's sessions, that are looked through for a delivery heard before
-
 
 class QueuedTask(msgspec.Struct, frozen=True):
     """A task that a delivery came to."""
@@ -91,13 +89,12 @@ async def _queue(
     possible: list[prompts.IssueThread],
 ) -> DeliveryResult:
     """What is not queued yet of a delivery."""
-    known = {thread.key: await _heard(context.store, thread.key) for thread in possible}
     before = [
         QueuedTask(task.id, task.session, thread.key, thread.user, True)
         for thread in possible
-        if (task := _same(forge, stamp, known[thread.key])) is not None
+        if (task := await _same(context.store, forge, thread, stamp)) is not None
     ]
-    begun = {key for key, tasks in known.items() if tasks}
+    begun = {thread.key for thread in possible if await context.store.key_has_tasks(thread.key)}
     chosen = prompts.choose_threads(told, possible, begun)
     if before:  # of several, some may have been left out by a crash
         chosen = [thread for thread in possible if thread.key not in begun]
@@ -115,20 +112,16 @@ def _received(dispatched: list[QueuedTask]) -> DeliveryResult:
     return DeliveryResult(dispatched[0].task, dispatched[0].session, None, dispatched)
 
 
-async def _heard(store: Store, key: str) -> list[Task]:
-    """The tasks of a thread, of all the sessions that it went on in."""
-    found = (await store.sessions(state="all", key=key, empty=True, limit=MAX_TASKS)).sessions
-    tasks = [task for one in reversed(found) for task in await store.tasks(session=one.id, limit=MAX_TASKS)]
-    return tasks[-MAX_TASKS:]
-
-
-def _same(forge: Forge, stamp: prompts.DeliveryId, tasks: list[Task]) -> Task | None:
-    """The task of this delivery: by its id, or by what was signed, for the id is not."""
-    for task in tasks:
-        source = task.options.get("source")
-        if not isinstance(source, dict) or source.get("forge") != forge.name:
-            continue
-        if stamp.delivery == source.get("delivery") or stamp.digest == source.get("digest"):
+async def _same(
+    store: Store, forge: Forge, thread: prompts.IssueThread, stamp: prompts.DeliveryId
+) -> Task | None:
+    """The task of this delivery: by the id that follows from its body, or by the delivery's own id."""
+    try:
+        return await store.task(prompts.task_id(forge, thread, stamp))
+    except NotFound:
+        pass
+    for task in await store.delivered_tasks(thread.key, stamp.delivery) if stamp.delivery else ():
+        if task.options["source"].get("forge") == forge.name:
             return task
     return None
 

@@ -13,6 +13,8 @@ import msgspec
 from holdfast import errors, timestamps
 from holdfast.forges.webhook import NamedLocks
 from holdfast.home import Home
+from holdfast.hub.fresh_starts import FreshStarts
+from holdfast.hub.logins import Logins
 from holdfast.hub.streaming.feed import Feed
 from holdfast.recovery.findings import Done, Report, Unhealed
 from holdfast.resume.verdict import Verdict
@@ -101,6 +103,9 @@ class Hub:
         self.by = by  # in whose name things are recorded
         self.started_at = timestamps.now()
         self.feed = feed or Feed()
+        self.fresh_starts = FreshStarts()
+        self.feed.hear(self.fresh_starts.on_event)
+        self.logins = Logins(home)
         self.stopping = asyncio.Event()
         self.healed: Healed | None = None  # None before the home was opened
         self.failure: Failure | None = None  # None: none since the start

@@ -90,6 +90,7 @@ class SeeToken(Change, frozen=True, tag="seen"):
     seen_in: str
     protocol: str | None = None
     instead_of: str | None = None  # the id that was asked for; that one stays current
+    by: str | None = None  # the person who recorded it, if one did
 
 
 class RevokeToken(Change, frozen=True, tag="revoke"):
@@ -98,6 +99,7 @@ class RevokeToken(Change, frozen=True, tag="revoke"):
     agent: str
     native_id: str
     reason: str
+    by: str | None = None
 
 
 class ReinstateToken(Change, frozen=True, tag="reinstate"):
@@ -106,6 +108,7 @@ class ReinstateToken(Change, frozen=True, tag="reinstate"):
     agent: str
     native_id: str
     reason: str
+    by: str | None = None
 
 
 # --- kind `task`; `task` is the record's own field

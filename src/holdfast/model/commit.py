@@ -251,7 +251,7 @@ def _check_patch(session: Session, change: c.PatchMetadata, rules: TokenRules) -
 
 def _check_token(view: View, change: c.Change) -> c.Change | None:
     if isinstance(change, c.SeeToken):
-        _check_names(change, "agent", "native_id", "protocol", "seen_in", "instead_of")
+        _check_names(change, "agent", "native_id", "protocol", "seen_in", "instead_of", "by")
         if not change.native_id:
             raise errors.BadInput("a token needs the agent's id")
         if change.instead_of is not None:
@@ -267,7 +267,7 @@ def _check_token(view: View, change: c.Change) -> c.Change | None:
             return None
         return change
     assert isinstance(change, (c.RevokeToken, c.ReinstateToken))
-    _check_names(change, "reason")
+    _check_names(change, "reason", "by")
     if not change.reason:
         raise errors.BadInput("a token is revoked or reinstated for a reason; give one")
     wanted = "current" if isinstance(change, c.RevokeToken) else "revoked"
@@ -347,7 +347,11 @@ def _refuse_deleted(session: Session | None) -> None:
 
 def _check_key(key: object, holder: str | None, own: str) -> None:
     if isinstance(key, str) and holder is not None and holder != own:
-        raise errors.KeyTaken(f"session {holder} is live under the key {key}", session=holder)
+        raise errors.KeyTaken(
+            f"session {holder} is live under the key {key}",
+            hint=f"`holdfast resume {own} --anyway` brings {own} back and takes the key",
+            session=holder,
+        )
 
 
 def _check_names(change: c.Change, *names: str) -> None:

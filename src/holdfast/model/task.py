@@ -58,6 +58,13 @@ class Turn(msgspec.Struct, frozen=True):
     not_before: str | None = None
 
 
+class OpenTask(msgspec.Struct, frozen=True, array_like=True):
+    """A task that has not ended."""
+
+    id: str
+    status: Status
+
+
 class Task(msgspec.Struct, frozen=True):
     """One prompt and what became of it."""
 

@@ -9,6 +9,7 @@ import msgspec
 from holdfast import errors, ids
 from holdfast.home import Home
 from holdfast.model.event import Record
+from holdfast.node import Node
 from holdfast.recovery import mirror_reader
 from holdfast.recovery.findings import Finding
 from holdfast.recovery.merge import Difference, altered, content, counted, lost_in_words, ranges
@@ -177,8 +178,8 @@ class Looked(NamedTuple):
     compared: int
 
 
-async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
-    """Compare database and mirrors. `mine`: mirror only this host's sessions; None: all."""
+async def examine(sql: Sql, home: Home, mine: Node | None, deep: bool) -> Looked:
+    """Compare database and mirrors. `mine`: mirror only this node's sessions; None: all."""
     rows = await sql.rows("heads")
     seen = survey(home, {} if deep else _seals(rows))
     findings = list(seen.strange)
@@ -203,7 +204,7 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
             if head.id in seen.intact:
                 pass
             elif sight is None:
-                wanted = mine is None or head.host in (None, mine)
+                wanted = mine is None or mine.owns(head.host)
                 if wanted and trashed is None and head.id + ENDING not in seen.taken:
                     findings.append(_missing(head))
             elif deep or head.seal != seal(head.seq, sight.stat):
@@ -211,8 +212,13 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
                 found = await look_closer(sql, head, sight, unsealed)
                 if found is not None:
                     findings.append(found)
-                if found is not None and found.code == ALTERED.code:
-                    continue  # its views are made anew when its records are right again
+        elif deep and found is None and trashed is not None:
+            compared += 1
+            found = await _compare_trashed(sql, head, trashed)
+            if found is not None:
+                findings.append(found)
+        if found is not None and found.code == ALTERED.code:
+            continue  # its views are made anew when its records are right again
         if deep and (drift := await _view_drift(sql, head)) is not None:
             findings.append(drift)
     for session in sorted({*seen.mirrors, *seen.trashed}):
@@ -268,6 +274,16 @@ def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None)
         action="delete it",
         evidence={"deletion": tombstone["deletion"]},
     )
+
+
+async def _compare_trashed(sql: Sql, head: Head, sight: Sight) -> Finding | None:
+    """The mirror of a deleted session beside its log; one that is gone was cleared by somebody."""
+    found = await look_closer(sql, head, sight, [])
+    if found is None or found.action is None:
+        return found
+    code, action = (CUT.code, CUT.action) if found.code == BEHIND.code else (found.code, found.action)
+    evidence = found.evidence | {"trashed": True}
+    return msgspec.structs.replace(found, code=code, action=action, evidence=evidence)
 
 
 def _in_trash(head: Head) -> Finding:

@@ -6,15 +6,16 @@ import asyncio
 import itertools
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from holdfast import durable_io, errors, timestamps
+from holdfast import node as nodes
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
+from holdfast.node import Node
 from holdfast.recovery import database
 from holdfast.recovery.examine import Looked, examine
 from holdfast.recovery.findings import Done, Finding, Report, Unhealed, fingerprint, signature, unhealed
@@ -116,7 +117,7 @@ async def _open_healed(
 
 async def look(store: BaseStore, home: Home, location: Location, deep: bool = False) -> Looked:
     """What is not as it should be; nothing is changed."""
-    return await store.query(lambda sql: examine(sql, home, host_of(location), deep))
+    return await store.query(lambda sql: examine(sql, home, owned_by(home, location), deep))
 
 
 async def heal(
@@ -206,9 +207,9 @@ def _batches(findings: list[Finding], size: int) -> Iterator[list[Finding]]:
         yield findings[i : i + size]
 
 
-def host_of(location: Location) -> str | None:
-    """The host whose sessions this home mirrors; None: all of the store's."""
-    return socket.gethostname() if location.kind == "postgres" else None
+def owned_by(home: Home, location: Location) -> Node | None:
+    """The node whose sessions this home mirrors; None: all sessions of the store."""
+    return nodes.read(home, private=False) if location.kind == "postgres" else None
 
 
 def _synced(files: MirrorFiles, unsealed: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from holdfast.store.mirror import format
 
 KEPT_BYTES = 65_536  # of a damaged line, in the log; all of it is in quarantine
 WIDEST_GAP = 100_000  # records missing in a row; a seq further on is taken for a damaged one
+SHORTEST_LINE = 100  # bytes; a session's id and a time are in each
 CODE_LOST = "record_lost"
 
 
@@ -141,15 +142,16 @@ def _tail(held: list[_Commit], expected: int) -> Iterator[Piece]:
 
 
 def _tail_end(lines: list[_Line], expected: int) -> int:
-    """The seq that is too high for a tail: beyond its lines only those count that have a neighbor.
+    """The seq that is too high for a tail.
 
-    Lines may be missing between; but a seq alone may be a damaged number.
+    As many records may be missing as the bytes that cannot be read have room for. A higher seq counts only
+    beside its neighbor: alone it may be a damaged number.
     """
     seqs = {text.record.seq for text in lines if is_sound(text.record) and text.record}
-    end = expected + len(lines)
+    end = expected + len(lines) + sum(len(text.raw) for text in lines if text.record is None) // SHORTEST_LINE
     joined = [seq for seq in seqs if seq >= end and {seq - 1, seq + 1} & seqs]
-    near = [seq for seq in joined if seq < end + WIDEST_GAP]
-    return max(near) + 1 if near else end
+    near = [seq for seq in (*seqs, *joined) if seq < (end if seq not in joined else end + WIDEST_GAP)]
+    return max(near, default=expected - 1) + 1
 
 
 def _fill(lines: list[_Line], expected: int, end: int) -> tuple[list[Record], frozenset[int]]:

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast import durable_io, errors, timestamps
 from holdfast.home import Home
 from holdfast.model import changes as c
@@ -122,10 +124,10 @@ Result = tuple[str | Told, list[str]]
 async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """The mirror from the database; the old file into quarantine."""
     session = finding.subject
-    path = home.mirror(session)
+    path = _file(home, finding)
     if finding.evidence.get("new"):
         await _adopt_file(store, session, path, terms, proven=True)
-        if (await store.session(session)).state == "deleted":
+        if (await store.session(session)).state == "deleted" and not finding.evidence.get("trashed"):
             await finish_deletion(store, session)
             return "deleted, as its mirror says", []
     temp = durable_io.temp_name(path)
@@ -135,6 +137,12 @@ async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temp)
+
+
+def _file(home: Home, finding: Finding) -> str:
+    """The mirror that a finding is about."""
+    trashed = finding.evidence.get("trashed")
+    return home.trashed(finding.subject) if trashed else home.mirror(finding.subject)
 
 
 async def _write_lines(sql: Sql, session: str, path: str) -> None:
@@ -156,7 +164,7 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
     session = finding.subject
 
     def swap(files: MirrorFiles) -> Result:
-        path = files.home.mirror(session)
+        path = _file(files.home, finding)
         kept = []
         if finding.signature is not None:
             if signature(path) != finding.signature:
@@ -166,7 +174,7 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
             files.disk.link(temp, path)
         except FileExistsError:
             return LIVE_WINS, kept
-        files.disk.sync_dir(files.home.sessions)
+        files.disk.sync_dir(os.path.dirname(path))
         return "made anew from the database", kept
 
     result = await store.with_mirrors(swap)
@@ -185,7 +193,7 @@ async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding, term
 async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """Into the database what only the mirror has."""
     session = finding.subject
-    adopted = await _adopt_file(store, session, home.mirror(session), terms, proven=True)
+    adopted = await _adopt_file(store, session, _file(home, finding), terms, proven=True)
     if (await store.session(session)).state == "deleted":
         await finish_deletion(store, session)
     return adopted.told("went back into the database"), []
@@ -194,7 +202,7 @@ async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms
 async def restore_records(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """What was altered in the database, from the mirror, whose checksums prove it."""
     session = finding.subject
-    path = home.mirror(session)
+    path = _file(home, finding)
     found = await store.query(lambda sql: _contrast(sql, session, path))
     if signature(path) != finding.signature or found is None or not found.altered:
         return LIVE_WINS, []
@@ -237,7 +245,7 @@ async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms
     if (await store.session(session)).state == "deleted":
         # Its own log says so; only the tombstone and the move were lost.
         await finish_deletion(store, session)
-        kept = [home.trashed(session)] if adopted.damaged else []
+        kept = await _trash_anew(store, home, finding, adopted)
         return adopted.told("went back into the database, as deleted"), kept
     if not adopted.damaged:
         return adopted.told("went back into the database"), []
@@ -258,8 +266,18 @@ async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms
         kept = [home.mirror(session)] if adopted.damaged else []
         return adopted.told("went back into the database; its log says that it was restored"), kept
     await finish_deletion(store, session, deletion)
-    kept = [home.trashed(session)] if adopted.damaged else []
+    kept = await _trash_anew(store, home, finding, adopted)
     return adopted.told("went back into the database, as deleted"), kept
+
+
+async def _trash_anew(store: BaseStore, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
+    """The mirror of a deleted session that was damaged, from the database; the old one into quarantine."""
+    if not adopted.damaged:
+        return []
+    path = home.trashed(finding.subject)
+    evidence = {"trashed": True}
+    again = msgspec.structs.replace(finding, evidence=evidence, signature=signature(path))
+    return (await make_mirror_anew(store, home, again, Terms()))[1]
 
 
 async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
@@ -271,6 +289,7 @@ async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -
     except errors.SessionRunning as running:
         path = home.tombstone(session)
         kept = await store.with_mirrors(lambda files: files.quarantine(path, "the session was running"))
+        await store.with_mirrors(lambda files: unearth(files, session))
         return f"not deleted, for {running}; the tombstone was put into quarantine", [kept] if kept else []
     return "deleted, as its tombstone says", []
 

@@ -70,16 +70,22 @@ async def refold(store: BaseStore, session: str) -> None:
 
 
 async def put_right(store: BaseStore, session: str, records: Sequence[Record]) -> None:
-    """Give a log back these records, which were altered in it, and make its views anew."""
+    """Give a session a new log, in which these records are as they were written, and new views.
+
+    No record is ever rewritten: the altered ones stay where they are, in a log that nothing refers to.
+    """
 
     async def operation(sql: Sql) -> Outcome:
         sql.forget()
-        n = (await sql.dicts("session", id=session))[0]["n"]
-        for record in records:
-            values = record._asdict()
-            if not await sql.run("put_record", n=n, **values):
-                await sql.run("add_log", n=n, id=await sql.reserve(1) + 1, **values)
-        await _refold(sql, n, session)
+        old = (await sql.dicts("session", id=session))[0]["n"]
+        right = {record.seq: record async for page in pages(sql, old) for record in page}
+        right |= {record.seq: record for record in records}
+        new = int((await sql.rows("next_n"))[0][0])
+        await sql.run("move_session", n=old, new=new)
+        await sql.run("move_tasks", n=old, new=new)
+        await sql.run("drop_tokens", n=old)
+        await _add_log(sql, new, [right[seq] for seq in sorted(right)])
+        await _refold(sql, new, session)
         return Outcome(None, session)
 
     await store.transact(operation)
@@ -181,6 +187,10 @@ async def _put(
             await sql.run("put_metadata", n=n, metadata=metadata)
     await tables.put_tokens(sql, n, before.tokens, after.tokens)
     await tables.put_tasks(sql, n, before.tasks, after.tasks)
+    await _add_log(sql, n, records)
+
+
+async def _add_log(sql: Sql, n: int, records: Sequence[Record]) -> None:
     place = await sql.reserve(len(records))
     await sql.many(
         "add_log",

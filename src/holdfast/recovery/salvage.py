@@ -22,6 +22,8 @@ from holdfast.store.store import BaseStore
 
 JOINT = 2  # records that both copies have, by which it is seen whether they tell the same story
 
+SAMPLE = 20  # records by which a session is known whose id is damaged
+
 log = logging.getLogger(__name__)
 
 
@@ -97,8 +99,8 @@ async def _merged(
 def _creation(header: LostHeader | None) -> Create | None:
     if header is None or header.agent is None:
         return None
-    known = {name: value for name, value in header._asdict().items() if name != "created_at"}
-    return Create(**known)
+    key = header.key if header.state == "live" else None  # else another session may have it by now
+    return Create(agent=header.agent, key=key, cwd=header.cwd, host=header.host, title=header.title)
 
 
 async def _last_records(sql: Sql, session: str, head: int) -> dict[int, Record]:
@@ -121,15 +123,18 @@ def _pieces(home: Home, session: str) -> list[mirror_reader.Piece]:
 
 
 async def _names(store: BaseStore, home: Home, remains: Remains, have: Mapping[str, int]) -> dict[int, str]:
-    """Sessions by number. One whose id is damaged is known by a record that a mirror has too."""
+    """Sessions by number. One whose id or number is damaged is known by a record that another copy has."""
     mirrored = {*have, *_mirrored(home)}
-    known = set(remains.ids.values())
-    strangers = sorted(mirrored - known)  # of which the database has no readable id
+    strangers = sorted(mirrored - set(remains.ids.values()))  # of which the database has no readable id
     names = {n: session for n, session in remains.ids.items() if session in mirrored}
     for n in sorted({*remains.ids, *remains.logs} - set(names)):
         some = remains.logs.get(n, {})
         session = await _same(store, home, some, strangers, have)
-        if session is not None:
+        number = next((k for k, name in names.items() if name == session), None)
+        if number is not None:  # rows whose number is damaged
+            for seq, record in some.items():
+                remains.logs.setdefault(number, {}).setdefault(seq, record)
+        elif session is not None:
             names[n] = session
         elif n in remains.ids:
             names[n] = remains.ids[n]
@@ -153,12 +158,15 @@ async def _same(
     store: BaseStore, home: Home, some: Mapping[int, Record], strangers: list[str], have: Mapping[str, int]
 ) -> str | None:
     """Which of the sessions has one of these records."""
+    asked = sorted(some)[:SAMPLE]
+    for seq in asked:
+        at = some[seq].at
+        found = await store.query(lambda sql, q=seq, t=at: sql.rows("sessions_with_record", seq=q, at=t))  # type: ignore[misc]
+        if found:
+            return str(found[0][0])
     for session in strangers:
-        if session in have:
-            theirs = await store.query(lambda sql, s=session: _last_records(sql, s, have[s]))  # type: ignore[misc]
-        else:
-            theirs = content(_pieces(home, session)).proven
-        if any(some.get(seq) == record for seq, record in theirs.items()):
+        theirs = content(_pieces(home, session)).proven
+        if any(some[seq] == theirs.get(seq) for seq in asked):
             return session
     return None
 

@@ -18,6 +18,8 @@ Shows = Callable[[Facts], list[Evidence]]  # none: it does not apply
 
 PROBLEM = "problem"  # in a piece of evidence: the code of what is wrong, where that says more than the row
 
+API_ERROR, STOPPED = "ended_in_api_error", "interrupted_on_purpose"  # two of HARMLESS
+
 # What is wrong with a store, by the row that says so: codes of `inspect`.
 STORE: dict[str, tuple[str, ...]] = {
     "store_missing": (
@@ -97,6 +99,72 @@ def last(status: str) -> Shows:
         return [{"task": last.task, "why": last.reason or "no reason was given"}]
 
     return shows
+
+
+def stopped(facts: Facts) -> list[Evidence]:
+    """A person stopped the last turn in the store, and no task of ours accounts for that."""
+    if facts.store is None or facts.trusted or (facts.last is not None and facts.last.status == "cancelled"):
+        return []
+    return [_shown(facts, problem) for problem in facts.store.problems if problem.code == STOPPED]
+
+
+def api_error(facts: Facts) -> list[Evidence]:
+    """The last turn in the store ended in an error of the agent's service; our last task did not fail."""
+    if facts.store is None or (facts.last is not None and facts.last.status != "succeeded"):
+        return []
+    return [_shown(facts, problem) for problem in facts.store.problems if problem.code == API_ERROR]
+
+
+def succeeded(facts: Facts) -> list[Evidence]:
+    """Our last task succeeded, and nothing went wrong after it."""
+    last = facts.last
+    is_last = last is not None and last.status == "succeeded" and facts.not_started is None
+    return agreement(facts) if is_last and not api_error(facts) else []
+
+
+def answered(facts: Facts) -> list[Evidence]:
+    """The last task failed, but the agent ended its turn with an answer."""
+    last = facts.last
+    if last is None or last.status != "failed" or facts.trusted:
+        return []
+    return [{**agreement(facts)[0], "why": last.reason or "no reason was given"}]
+
+
+def vouched(facts: Facts) -> list[Evidence]:
+    """The last task was cancelled or failed, and somebody has said since that the session is sound."""
+    last = facts.last
+    if last is None or last.status == "succeeded" or not facts.trusted:
+        return []
+    why = last.reason or "no reason was given"
+    return [
+        {
+            "task": last.task,
+            "status": last.status,
+            "why": why,
+            "by": facts.trusted_by or "somebody",
+            "reason": facts.trusted_why or "no reason was given",
+        }
+    ]
+
+
+def adopted(facts: Facts) -> list[Evidence]:
+    """No task of ours has reached the agent in this conversation."""
+    return agreement(facts) if facts.last is None and not api_error(facts) else []
+
+
+def not_started(facts: Facts) -> list[Evidence]:
+    """The last task failed before it reached the agent."""
+    task = facts.not_started
+    if task is None:
+        return []
+    before = None if facts.last is None else facts.last.task
+    why = task.reason or "no reason was given"
+    return [{"task": task.task, "status": task.status, "why": why, "before": before}]
+
+
+def archived(facts: Facts) -> list[Evidence]:
+    """The session is archived."""
+    return [] if facts.archived is None else [msgspec.to_builtins(facts.archived)]
 
 
 def problems(*codes: str) -> Shows:
@@ -258,8 +326,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "other_host",
         "wait",
-        "the session is on another host, whose store and processes cannot be seen from here",
-        "this session is on {host}, and can only be judged there",
+        "the session is on another node, whose store and processes cannot be seen from here",
+        "this session is on node {host}, and can only be judged there",
         lambda facts: when(facts.elsewhere is not None, host=facts.elsewhere),
     ),
     Row(
@@ -307,6 +375,24 @@ ROWS: tuple[Row, ...] = (
         "the last task failed without an answer, and nobody has said since that the session can be trusted",
         "the last task, {task}, failed without an answer: {why}",
         last("failed"),
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        STOPPED,
+        "fresh",
+        "a person stopped the last turn, outside of Holdfast",
+        "the last turn was stopped by a person, outside of Holdfast: {what}",
+        stopped,
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        "crashed_elsewhere",
+        "fresh",
+        "the tool that the session was imported from recorded a crash, and no task has run since",
+        "{what}, and no task has run since",
+        lambda facts: when(facts.crashed is not None, what=facts.crashed),
         brief=True,
         fork=True,
     ),
@@ -468,19 +554,71 @@ ROWS: tuple[Row, ...] = (
     ),
 )
 
-SOUND = Row(
-    "sound",
+# Where no row above applies the session is safe to resume; each of these says why, and only what is true.
+SAFE: tuple[Row, ...] = (
+    Row(
+        "sound",
+        "resume",
+        "the last task succeeded, and the log, the agent's own history and the process table agree",
+        "the last task ended well, and the log, the agent's own history and the process table agree",
+        succeeded,
+    ),
+    Row(
+        "failed_with_answer",
+        "resume",
+        "the last task failed (a refusal, max tokens), but the agent ended its turn with an answer",
+        "the last task, {task}, did not succeed: {why}. It is safe to resume: the agent ended its turn "
+        "with an answer, and no tool call is half done",
+        answered,
+    ),
+    Row(
+        "trusted",
+        "resume",
+        "the last task was cancelled or failed, and somebody has said since that the session can be trusted",
+        "the last task, {task}, ended as {status}: {why}. "
+        "It is safe to resume: {by} has said so since: {reason}",
+        vouched,
+    ),
+    Row(
+        "adopted_sound",
+        "resume",
+        "no task of Holdfast has run in this conversation, and its last turn has ended",
+        "no task of Holdfast has run in this conversation. In the agent's own history its last turn has "
+        "ended, no tool call is half done, and no process holds it",
+        adopted,
+    ),
+    Row(
+        API_ERROR,
+        "resume",
+        "the last turn ended in an error of the agent's service, outside of Holdfast",
+        "the last turn ended in an error of the agent's service: {what}. It is safe to resume: "
+        "no tool call is half done",
+        api_error,
+    ),
+    Row(
+        "last_not_started",
+        "resume",
+        "the last task failed before it reached the agent, so it changed nothing",
+        "the last task, {task}, ended as {status} before it reached the agent: {why}. "
+        "It changed nothing, so the conversation is as safe to resume as before it",
+        not_started,
+    ),
+)
+
+# Said behind all other reasons; it does not change what may be done with the conversation.
+ARCHIVED = Row(
+    "archived",
     "resume",
-    "the last task succeeded, and the log, the agent's own history and the process table agree",
-    "the last task ended well, and the log, the agent's own history and the process table agree",
-    agreement,
+    "the session is archived; the text names the commands that continue it, and the session that has its key",
+    "{what}",
+    archived,
 )
 
 # Where a piece of evidence has a code of its own, that is the code of the reason.
 _FINER = {code: row for row, codes in STORE.items() for code in codes} | dict.fromkeys(
     LACKS.values(), "memory_gap"
 )
-_BY_CODE = {row.code: row for row in (*ROWS, SOUND)}
+_BY_CODE = {row.code: row for row in (*ROWS, *SAFE, ARCHIVED)}
 
 
 def row_of(code: str) -> Row:

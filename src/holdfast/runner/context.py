@@ -8,6 +8,7 @@ from typing import NamedTuple
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.task import Owner
+from holdfast.node import Node
 from holdfast.settings import Settings
 from holdfast.spool.watch import Watch
 from holdfast.store.types import Store
@@ -25,6 +26,7 @@ class Context(NamedTuple):
     settings: Settings
     watch: Watch
     owner: Owner
+    node: Node
     env: Mapping[str, str]  # of the user; agents get what is kept of it
     overhear: Overhear | None = None  # told of what is being said; the log never depends on it
 

@@ -18,6 +18,7 @@ from holdfast.model.changes import Deliver, SetStatus
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Status, Task
+from holdfast.node import Node
 from holdfast.process.table import Process
 from holdfast.runner import replay
 from holdfast.runner.context import Context, header
@@ -157,6 +158,7 @@ def _is_interrupted(event: NewEvent) -> bool:
 
 # --- The end of a task whose agent is gone: what it left, its status and its outcome, in one commit.
 
+GIVEN_BACK = "given_back"  # a launch whose agent never took the prompt
 REASON = 1000  # characters of an agent's words in a task's reason; all of them are in its error
 ANSWER_KEPT = 100_000  # characters of the last answer in the outcome
 STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
@@ -192,7 +194,8 @@ class Settling:
         decided = ending(facts)
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
-            await self._journal.commit([_notice("given_back", text), _become(decided)], last=True)
+            given_back = _notice(GIVEN_BACK, text, generation=self._task.generation)
+            await self._journal.commit([given_back, _become(decided)], last=True)
             return
         entries = [*told.entries]
         if told.took_prompt and not seen:
@@ -258,10 +261,11 @@ CODE = "last_unrecorded"  # as the verdict calls it
 TEXT = "the task that brought this session's token is not recorded; its next dispatch begins anew"
 
 
-async def settle(store: Store, host: str) -> list[dict[str, Any]]:
-    """Say it in the log of each, once; what was said, as a start reports it."""
-    told = []
-    for session in await store.unrecorded(host, CODE):
-        await store.commit(Commit(session, [NewEvent("notice", {"text": TEXT, "code": CODE})]))
-        told.append({"task": None, "session": session, "status": "missing", "reason": TEXT})
-    return told
+async def settle(store: Store, node: Node) -> list[dict[str, Any]]:
+    """Add a notice to the log of each session of this node, once; what a start reports."""
+    settled = []
+    for name in sorted(node.names):
+        for session in await store.unrecorded(name, CODE):
+            await store.commit(Commit(session, [NewEvent("notice", {"text": TEXT, "code": CODE})]))
+            settled.append({"task": None, "session": session, "status": "missing", "reason": TEXT})
+    return settled

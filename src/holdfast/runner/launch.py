@@ -19,7 +19,7 @@ from holdfast.agents.driver import AgentJob
 from holdfast.git import worktree
 from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit, Entry
-from holdfast.model.event import NewEvent
+from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Session
 from holdfast.model.task import Task
 from holdfast.model.token import current
@@ -28,8 +28,7 @@ from holdfast.resume import brief, verdict
 from holdfast.resume import brief as story
 from holdfast.resume import environment as survivors
 from holdfast.resume.environment import Process
-from holdfast.resume.facts import Facts
-from holdfast.resume.log_evidence import touched
+from holdfast.resume.facts import Facts, leftovers
 from holdfast.resume.verdict import Verdict
 from holdfast.runner import processes, replacement, sessions, waiting
 from holdfast.runner.context import Context
@@ -43,6 +42,7 @@ BEGIN, INSISTS, BRIEF, FORK = "begin", "insists", "brief", "fork"
 WAITING, IGNORED = "waiting", "leftovers_ignored"  # codes of notices
 BY_POLICY = "policy"  # who ends leftover processes when the time for them is over
 CHAIN = 5  # sessions back whose prompts a brief names
+PAGE, TAIL = 500, 5000  # events of a log that are read at once for a brief, and in all
 
 
 class Fork(NamedTuple):
@@ -171,47 +171,100 @@ def unsafe(found: Verdict) -> errors.ResumeUnsafe:
 
 
 async def with_brief(context: Context, task: Task, session: Session, cwd: str) -> str:
-    """The prompt, with a brief at its head where the session goes on from one that was cut short."""
+    """The prompt, with a brief at its head where the session continues one that was cut short."""
     if not task.options.get(BRIEF) or session.link is None:
         return task.prompt
-    store = context.store
-    tasks = await store.tasks(session=session.link.session)
-    came = [one for one in tasks if touched(one)]
-    if not came:
-        return task.prompt
-    last = came[-1]
-    events = await store.task_events(
-        last.id, ("user", "assistant", "tool_progress", "tool_summary", "permission")
-    )
-    dead = [one.id for one in tasks if one.status in survivors.DEAD]
-    told = story.tell(
+    old = await context.store.session(session.link.session)
+    told = await _story(context.store, task, old, cwd)
+    return task.prompt if told is None else brief.headed(brief.brief(told), task.prompt)
+
+
+async def _story(store: Store, task: Task, old: Session, cwd: str) -> story.Story | None:
+    """What a session did last: a turn of another program that was replayed into its log, or its last task."""
+    running, changes = await leftovers(store, old.id), await worktree.changes(cwd)
+    tail = await _tail(store, old)
+    why = await _not_resumed(store, task)
+    if replayed := story.tell_replayed(old.id, tail, why, running=running, folder=cwd, changes=changes):
+        return replayed
+    last = next(iter(await store.started_tasks(old.id)), None)
+    if last is None:
+        return None
+    kinds = ("user", "assistant", "tool_progress", "tool_summary", "permission")
+    earlier = await _asked_before(store, old.id)
+    return story.tell(
         last,
-        [*await _asked_before(store, session.link.session), *[one.prompt for one in came[:-1]]],
-        events,
-        running=await asyncio.to_thread(survivors.of_tasks, dead),
+        earlier.named(),
+        await store.task_events(last.id, kinds),
+        left_out=earlier.count - len(earlier.named()),
+        running=running,
         folder=cwd,
-        changes=await worktree.changes(cwd),
+        changes=changes,
     )
-    return brief.headed(brief.brief(told), task.prompt)
 
 
-async def _asked_before(store: Store, session: str) -> list[str]:
-    """What was asked in the sessions that this one goes on from: the task itself may be named only there."""
-    asked: list[str] = []
-    for _ in range(CHAIN):
+async def _tail(store: Store, session: Session) -> list[Event]:
+    """The end of a log, back to its last prompts; bounded, however long the log is."""
+    events: list[Event] = []
+    end = session.events
+    while end > 0 and len(events) < TAIL and _prompts_in(events) <= story.NAMED:
+        start = max(end - PAGE, 0)
+        events = await _between(store, session.id, start, end) + events
+        end = start
+    return events
+
+
+async def _between(store: Store, session: str, start: int, end: int) -> list[Event]:
+    """The events after `start` up to `end`; a page may be shorter than what was asked for."""
+    events: list[Event] = []
+    while start < end and (page := await store.events(session, start, end - start)):
+        events += page
+        start = page[-1].seq
+    return events
+
+
+def _prompts_in(events: list[Event]) -> int:
+    return sum(1 for event in events if event.kind == "user")
+
+
+async def _not_resumed(store: Store, task: Task) -> str | None:
+    """Why the session before was not resumed, as the log of this one says."""
+    for event in await store.task_events(task.id, ("notice",)):
+        if event.body.get("code") == sessions.NOT_RESUMED:
+            return "; ".join(str(reason["text"]) for reason in event.body.get("reasons", []))
+    return None
+
+
+async def _asked_before(store: Store, session: str) -> story.EarlierPrompts:
+    """The prompts before the last one, in this session and in those that it continues.
+
+    The task itself may be named only in the first of them.
+    """
+    found = story.EarlierPrompts()
+    for number in range(1 + CHAIN):
+        found = found.after(await _prompts(store, session, leave_out=1 if number == 0 else 0))
         link = (await store.session(session)).link
         if link is None:
             break
         session = link.session
-        asked = [task.prompt for task in await store.tasks(session=session) if touched(task)] + asked
-    return asked
+    return found
+
+
+async def _prompts(store: Store, session: str, *, leave_out: int) -> story.EarlierPrompts:
+    """The prompts of a session that reached its agent, without the last `leave_out` of them."""
+    count = await store.started_count(session) - leave_out
+    if count <= 0:
+        return story.EarlierPrompts()
+    latest = await store.started_tasks(session, limit=story.NAMED + leave_out)
+    first = await store.first_started_task(session)
+    assert first is not None  # counted above, and no task is ever deleted
+    last = [task.prompt for task in reversed(latest[leave_out:])]
+    return story.EarlierPrompts(first.prompt, tuple(last), count)
 
 
 async def _has_past(context: Context, task: Task, session: Session) -> bool:
     """Whether there is anything to judge; the first task of a session pays for no look around."""
-    if await context.store.tokens(session.id):
-        return True
-    return any(other.id != task.id for other in await context.store.tasks(session=session.id))
+    first = await context.store.first_task(session.id)
+    return bool(await context.store.tokens(session.id)) or (first is not None and first.id != task.id)
 
 
 async def _move(context: Context, task: Task, session: Session, found: Verdict) -> None:

@@ -77,8 +77,11 @@ def fork(
     by: str,
     seen: int,
 ) -> Dispatch:
-    """A new session that begins as a copy; it takes the old one's place if that cannot be gone on with."""
-    instead = found.action != "resume"
+    """A new session that starts as a copy.
+
+    It takes the place of a live session that is not safe to resume. The copy of an archived one has no key.
+    """
+    instead = found.action != "resume" and old.state == "live"  # an archived one keeps what it has
     created = _create(old, where, prompt, "fork", key=old.key if instead else None)
     begun = Dispatch(ids.new(ids.SESSION), prompt, options, create=created)
     return _instead(begun, found, old, by, seen) if instead else begun

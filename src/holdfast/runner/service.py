@@ -49,7 +49,9 @@ async def opened(
         store = await _store(home, location, registry, lock, told)
         watch = Watch()
         try:
-            yield Context(store, home, registry, chosen, watch, identity.me(), env)
+            node = store.node
+            assert node is not None, "a store that is opened with a home has its node"
+            yield Context(store, home, registry, chosen, watch, identity.me(node.id), node, env)
         finally:
             watch.close()
             await store.close()
@@ -78,9 +80,13 @@ async def _store(
     finally:
         fcntl.flock(lock, fcntl.LOCK_SH)
     for done in report.done:
-        log.warning("healed %s: %s, %s", done.subject, done.code, done.result)
+        lost = f"; the bytes of what is lost are in {', '.join(done.kept)}" if done.lost else ""
+        log.warning("healed %s: %s, %s%s", done.subject, done.code, done.result, lost)
     for left in report.unhealed:
-        log.warning("not healed %s: %s, %s", left.subject, left.code, left.text)
+        where = f" ({', '.join(left.kept)})" if left.kept else ""
+        log.warning("not healed %s: %s, %s%s", left.subject, left.code, left.text, where)
+    for problem in report.problems:
+        log.warning("not healed: %s", problem)
     if told is not None:
         told(report)
     return store

@@ -31,7 +31,7 @@ from holdfast.runner import launch as launching
 from holdfast.runner import replay, sessions, stdio_watch
 from holdfast.runner.context import Context
 from holdfast.runner.control import Requests, Stopping, requests
-from holdfast.runner.finish import Facts, Settling, Told, ending, refusal
+from holdfast.runner.finish import GIVEN_BACK, Facts, Settling, Told, ending, refusal
 from holdfast.runner.processes import Family, Watchman
 from holdfast.runner.recorder import PASSING, Journal
 from holdfast.runner.stdio_watch import RelayWatch
@@ -188,13 +188,10 @@ class TaskRun:
                 return False
         elif self.task.delivery != "accepted" and self._prevent():
             task_dir.discard(self._spool)  # it was prepared and never launched
-        elif not self._begun:
-            task_dir.retire(self._spool)  # of a launch before this one, which gave the prompt back
+        elif not self._begun and await self._was_given_back():
+            task_dir.retire(self._spool)
         elif (note := self._spool.launch()) and "job" in note:
-            if not await self._take_up():
-                return False
-            await self._ready(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
-            return True
+            return await self._attach(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
         else:
             await self._lose(f"{self._spool.note} is gone")
             return False
@@ -213,6 +210,47 @@ class TaskRun:
             await self._refuse(problem)
             return False
         return True
+
+    async def _was_given_back(self) -> bool:
+        """Whether the log knows the launch of this folder as one whose agent never took the prompt.
+
+        A launch that the log does not know is evidence too: the database was restored from a time before it.
+        """
+        if self._spool.shim() is None:
+            return True  # it was prevented: nothing ever ran here
+        generation = self._spool.launch().get("generation")
+        notices = await self._context.store.task_events(self.task.id, ("notice",))
+        known = [event.body.get("generation") for event in notices if event.body.get("code") == GIVEN_BACK]
+        older = None in known and isinstance(generation, int) and generation < self.task.generation
+        return generation in known or older
+
+    async def _attach(self, job: AgentJob, listens: bool) -> bool:
+        """Read what an agent that was started before says or said; False if the task has ended."""
+        if not await self._take_up():
+            return False
+        if archive.is_packed(self._spool) and self._family.agent() is None:
+            try:
+                await asyncio.to_thread(archive.unpack, self._spool)
+            except errors.StoreUnreadable as problem:
+                await self._lose(problem.message)
+                return False
+        await self._ready(job, listens, None if self._begun else self._unknown_launch(job))
+        self._begun = True
+        return True
+
+    def _unknown_launch(self, job: AgentJob) -> list[Entry]:
+        """What the log lacks of a launch that only the folder knows; the prompt is not run again."""
+        text = (
+            "the log did not know that this prompt was started, but its folder holds what the agent said; "
+            "that was read, and the prompt was not run again"
+        )
+        entries: list[Entry] = [NewEvent("notice", {"text": text, "code": "drained"})]
+        if job.native_id is not None and not job.resume:
+            protocol = self._context.registry.get(job.agent).protocols[0]
+            entries.append(
+                SeeToken(agent=job.agent, native_id=job.native_id, seen_in="chosen", protocol=protocol)
+            )
+        return [*entries, Deliver(delivery="sent")]
 
     async def give_back(self, why: str, code: str = NOT_LAUNCHED) -> None:
         """Put a task that no agent was launched for back into the queue."""

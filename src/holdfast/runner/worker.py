@@ -171,7 +171,7 @@ class Worker:
         try:
             await self._hark()
             await self._adopt(await self._store.turns())
-            missing = await finish.settle(self._store, self._context.owner.host)
+            missing = await finish.settle(self._store, self._context.node)
         except PASSING as problem:
             log.warning("%s; trying again soon", problem.message)
         for run, _ in list(self._runs.values()):
@@ -209,7 +209,7 @@ class Worker:
             await asyncio.gather(*[self._start(turn) for turn in turns if turn.task in due])
 
     def _startable(self, turns: list[Turn], held: Collection[str]) -> list[str]:
-        here = [turn for turn in turns if turn.host in (None, self._context.owner.host)]
+        here = [turn for turn in turns if self._context.node.owns(turn.host)]
         active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
         pending = [_waiting(turn) for turn in here if turn.status in PENDING]
         settings = self._context.settings
@@ -307,10 +307,12 @@ class Worker:
 
     def _is_ours(self, turn: Turn) -> bool:
         """Whether this worker may start it: one that another living worker queued is that one's."""
-        if turn.host not in (None, self._context.owner.host):
+        if not self._context.node.owns(turn.host):
             return False
         owner = _owner(turn.options.get(WORKER))
-        return owner is None or owner == self._context.owner or identity.owner_alive(owner) is False
+        if owner is None or owner == self._context.owner or owner.host in self._context.node.copy_of:
+            return True
+        return self._is_alive(owner, turn) is False
 
     async def _start(self, turn: Turn) -> None:
         try:
@@ -328,18 +330,42 @@ class Worker:
             if time.monotonic() < self._resting.get(turn.task, 0.0):
                 continue
             self._resting.pop(turn.task, None)
-            alive = identity.owner_alive(turn.owner)
-            if alive is None:
+            alive = self._is_alive(turn.owner, turn)
+            if alive is None and turn.owner.host in self._context.node.copy_of:
+                await self._disown(turn)
+            elif alive is None:
                 await self._doubt(turn)
             elif not alive or turn.owner == self._context.owner:
                 with suppress(errors.StaleGeneration):
                     await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
                     await self._run(turn.task)
 
+    def _is_alive(self, owner: Owner, turn: Turn) -> bool | None:
+        """Whether an owner still runs; None if that cannot be seen from here: unknown is not dead."""
+        has_spool = os.path.isdir(self._context.home.task(turn.task))
+        if not self._context.node.runs_here(owner.host, has_spool=has_spool):
+            return None
+        if identity.is_alive(owner.pid, owner.started, owner.boot):
+            return True
+        # A home that was copied unnoticed (a cloned machine) has this id too. What it runs has a living
+        # lease and no spool here.
+        if not self._context.node.private and not has_spool and not _is_expired(turn):
+            return None
+        return False
+
+    async def _disown(self, turn: Turn) -> None:
+        """A task that ran when this home was copied: the original has its agent, this copy only its log."""
+        if not self._context.node.private:
+            return
+        text = f"this home is a copy of node {self._context.node.copy_of[-1]}, where the task ran"
+        with suppress(errors.Refused):
+            task = await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
+            event = NewEvent("notice", {"text": text, "code": "copied_home"})
+            await self._store.commit(refusal(task, "interrupted", text, [event], {}))
+
     async def _doubt(self, turn: Turn) -> None:
-        """A host that does not answer makes its tasks unreachable: unknown is not dead."""
-        expired = turn.lease_until is not None and turn.lease_until < timestamps.now()
-        if turn.status == "running" and expired:
+        """A node that does not answer makes its tasks unreachable: unknown is not dead."""
+        if turn.status == "running" and _is_expired(turn):
             with suppress(errors.Refused):
                 reason = f"{turn.owner.host if turn.owner else 'its host'} has not been heard of"
                 await self._store.set_status(
@@ -485,6 +511,10 @@ def _locked(fd: int) -> bool:
 
 def _waiting(turn: Turn) -> Waiting:
     return Waiting(turn.task, turn.session, turn.agent)
+
+
+def _is_expired(turn: Turn) -> bool:
+    return turn.lease_until is not None and turn.lease_until < timestamps.now()
 
 
 def _owner(value: Any) -> Owner | None:

@@ -13,6 +13,7 @@ from holdfast.model import changes as c
 from holdfast.model.commit import Commit, prepare
 from holdfast.model.session import Session
 from holdfast.model.token import TokenRules
+from holdfast.node import Node
 from holdfast.store import reads, rows, writes
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sql import Sql
@@ -65,6 +66,7 @@ class Engine(ABC):
     def __init__(self, rules: TokenRules, files: MirrorFiles | None):
         self._rules = rules
         self._files = files
+        self.node: Node | None = None
 
     @abstractmethod
     async def transact(self, operation: Operation) -> Any:

@@ -14,9 +14,9 @@ from holdfast import errors, ids, timestamps
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, Origin
-from holdfast.model.json_codec import decode
+from holdfast.model.json_codec import decode, encode
 from holdfast.model.session import Deletion, Header, Link, Session, Worktree
-from holdfast.model.task import Delivery, Owner, Status, Task, Turn
+from holdfast.model.task import Delivery, OpenTask, Owner, Status, Task, Turn
 from holdfast.model.token import ResumeTarget, Token, current, route
 from holdfast.store import reads, writes
 from holdfast.store import rows as tables
@@ -104,6 +104,10 @@ class SessionCalls(Engine):
         if filters.get("text") or filters.get("status"):
             return await self.query_long(question, _as_headers)
         return _as_headers(await self.query(question))
+
+    async def key_holder(self, key: str) -> str | None:
+        """See the contract."""
+        return await self.query(lambda sql: reads.key_holder(sql, key))
 
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
         """See the contract."""
@@ -256,11 +260,55 @@ class TaskCalls(Engine):
         """See the contract."""
         return tables.as_task(await self.query(lambda sql: reads.task(sql, task)))
 
-    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
+    async def tasks(self, *, session: str = "", status: str = "", limit: int = reads.ALL) -> list[Task]:
         """See the contract."""
         return await self.query_long(
             lambda sql: reads.tasks(sql, session=session, status=status, limit=limit), _as_tasks
         )
+
+    async def open_tasks(self, session: str) -> list[OpenTask]:
+        """See the contract."""
+        rows = await self.query(lambda sql: reads.open_tasks(sql, session))
+        return [msgspec.convert(row, OpenTask) for row in rows]
+
+    async def first_task(self, session: str) -> Task | None:
+        """See the contract."""
+        view = await self.query(lambda sql: reads.first_task(sql, session))
+        return None if view is None else tables.as_task(view)
+
+    async def started_tasks(self, session: str, *, but: str = "", limit: int = 1) -> list[Task]:
+        """See the contract."""
+        views = await self.query(lambda sql: reads.started_tasks(sql, session, but=but, limit=limit))
+        return [tables.as_task(view) for view in views]
+
+    async def first_started_task(self, session: str) -> Task | None:
+        """See the contract."""
+        view = await self.query(lambda sql: reads.first_started_task(sql, session))
+        return None if view is None else tables.as_task(view)
+
+    async def started_count(self, session: str) -> int:
+        """See the contract."""
+        return await self.query(lambda sql: reads.started_count(sql, session))
+
+    async def has_unsuccessful(self, session: str) -> bool:
+        """See the contract."""
+        return await self.query(lambda sql: reads.has_unsuccessful(sql, session))
+
+    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
+        """See the contract."""
+        views = await self.query(lambda sql: reads.redispatchable_tasks(sql, key))
+        return [tables.as_task(view) for view in views]
+
+    async def key_has_tasks(self, key: str) -> bool:
+        """See the contract."""
+        return await self.query(lambda sql: reads.key_has_tasks(sql, key))
+
+    async def delivered_tasks(self, key: str, delivery: str) -> list[Task]:
+        """See the contract."""
+        text = f'"delivery":{encode(delivery).decode()}'
+        views = await self.query(lambda sql: reads.tasks_with_option(sql, key, text))
+        found = [tables.as_task(view) for view in views]
+        return [task for task in found if _delivery(task) == delivery]
 
     async def turns(self) -> list[Turn]:
         """See the contract."""
@@ -349,6 +397,11 @@ class TaskCalls(Engine):
         session = (await self.task(task)).session
         commit = Commit(session, [change], task=task, generation=generation)
         return (await self._write(commit)).view.tasks[task]
+
+
+def _delivery(task: Task) -> str | None:
+    source = task.options.get("source")
+    return source.get("delivery") if isinstance(source, dict) else None
 
 
 # --- Calls on tokens.

@@ -14,9 +14,10 @@ from holdfast.model.changes import Create
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Header, Link, Session, Worktree
-from holdfast.model.task import Delivery, Owner, Status, Task, Turn
+from holdfast.model.task import Delivery, OpenTask, Owner, Status, Task, Turn
 from holdfast.model.token import ResumeTarget, Token
-from holdfast.store.reads import Filters
+from holdfast.node import Node
+from holdfast.store.reads import ALL, Filters
 
 
 class Committed(NamedTuple):
@@ -73,6 +74,7 @@ class Dispatch(NamedTuple):
     queue: bool = False  # behind what runs or waits there; else that refuses it
     events: tuple[NewEvent, ...] = ()  # said with it
     task: str | None = None  # the id that the caller wants; the same dispatch made twice is one task
+    unarchive_by: str | None = None  # who brings the session back; `replaces` then names who has its key
 
 
 class Count(NamedTuple):
@@ -104,6 +106,8 @@ class Overview(NamedTuple):
 
 class Store(Protocol):
     """The log of all sessions, its views, and news of them."""
+
+    node: Node | None  # of the home that this store was opened with; None without a home
 
     # --- the log
 
@@ -174,6 +178,10 @@ class Store(Protocol):
         self, *, before: str | None = None, limit: int = 50, **filters: Unpack[Filters]
     ) -> tuple[list[Header], str | None]:
         """A page as `sessions` gives it, without metadata: for long lists."""
+        ...
+
+    async def key_holder(self, key: str) -> str | None:
+        """The live session that has the key, if there is one."""
         ...
 
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
@@ -253,6 +261,8 @@ class Store(Protocol):
 
         SessionRunning, with the task, while one runs or waits there; PlanChanged if the log has grown
         since it was judged. A session that is replaced is archived and its waiting prompts go with the key.
+        With `unarchive_by` an archived session is brought back for it, and takes its key back from the
+        session that it replaces, where nothing may run or wait.
         """
         ...
 
@@ -264,8 +274,50 @@ class Store(Protocol):
         """One task."""
         ...
 
-    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
-        """Tasks in the order they were queued."""
+    async def tasks(self, *, session: str = "", status: str = "", limit: int = ALL) -> list[Task]:
+        """All tasks in the order they were queued; the number has no bound, so no decision asks for it."""
+        ...
+
+    async def open_tasks(self, session: str) -> list[OpenTask]:
+        """The tasks of a session that have not ended, in the order they were queued."""
+        ...
+
+    async def first_task(self, session: str) -> Task | None:
+        """The task of a session that was queued first."""
+        ...
+
+    async def started_tasks(self, session: str, *, but: str = "", limit: int = 1) -> list[Task]:
+        """The last tasks of a session that reached the agent, or may have; the latest first, without `but`.
+
+        A task that was only queued, or whose launch failed, has changed nothing and is not among them.
+        """
+        ...
+
+    async def first_started_task(self, session: str) -> Task | None:
+        """The first task of a session that reached the agent, or may have."""
+        ...
+
+    async def started_count(self, session: str) -> int:
+        """How many tasks of a session reached the agent, or may have."""
+        ...
+
+    async def has_unsuccessful(self, session: str) -> bool:
+        """Whether any task of a session was interrupted, cancelled or failed."""
+        ...
+
+    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
+        """The interrupted tasks that can still be run again, of one key or of all, in the order queued.
+
+        Each is the last task that was started in a live session, and has no retry yet.
+        """
+        ...
+
+    async def key_has_tasks(self, key: str) -> bool:
+        """Whether any session of a key, live or not, has a task."""
+        ...
+
+    async def delivered_tasks(self, key: str, delivery: str) -> list[Task]:
+        """The tasks of a key's sessions whose source names that delivery of a forge."""
         ...
 
     async def turns(self) -> list[Turn]:

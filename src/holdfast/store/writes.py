@@ -219,7 +219,9 @@ async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
         return there
     judged = wanted.replaces.session if wanted.replaces is not None else wanted.session
     others: list[str] = []
-    if wanted.create is None or wanted.replaces is not None:
+    if wanted.unarchive_by is not None:
+        await _check_archived(sql, wanted)
+    elif wanted.create is None or wanted.replaces is not None:
         others = await _check(sql, wanted, judged)
     if wanted.replaces is not None:
         check_plain("by", wanted.replaces.by)
@@ -227,10 +229,17 @@ async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
     await check_retry(sql, wanted.retry_of)
     task = wanted.task or ids.new(ids.TASK)
     queue = c.QueueTask(prompt=wanted.prompt, options=wanted.options, retry_of=wanted.retry_of)
-    first = [] if wanted.create is None else [wanted.create]
+    first: list[c.Change] = [] if wanted.create is None else [wanted.create]
+    if wanted.unarchive_by is not None:
+        first.append(c.Unarchive(by=wanted.unarchive_by))
     commit = Commit(wanted.session, [*first, queue, *wanted.events], task=task)
     if wanted.create is not None:
         await _try_out(sql, commit, judged, rules)
+    elif wanted.unarchive_by is not None:
+        loaded = await tables.load(sql, wanted.session, metadata=False, tokens=False, active=False, task=task)
+        assert loaded is not None  # checked above
+        now = timestamps.now()
+        decide(loaded.view, commit, prepare(commit, now), (), None, rules, now)
     if wanted.replaces is not None:
         await _retire(sql, wanted.replaces, wanted.session, task, rules)
     written = await write(sql, commit, prepare(commit, timestamps.now()), rules)
@@ -263,7 +272,7 @@ async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
         raise errors.PlanChanged(f"session {judged} is {row['state']} by now", hint=RETRY)
     moved = wanted.replaces.moved if wanted.replaces is not None else None
     own = None if moved is None else moved[0]
-    others = [task for (task,) in await sql.rows("open_tasks", n=row["n"]) if task != own]
+    others = [task for task, _ in await sql.rows("open_tasks", n=row["n"]) if task != own]
     if moved is not None:
         found = await reads.task(sql, moved[0])
         if found["generation"] != moved[1] or found["status"] not in PENDING:
@@ -278,6 +287,26 @@ async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
     if wanted.seen is not None and row["seq"] != wanted.seen:
         raise errors.PlanChanged(f"session {judged} has gone on since it was judged", hint=RETRY)
     return others
+
+
+async def _check_archived(sql: Sql, wanted: Dispatch) -> None:
+    """Whether the session is still archived as it was judged, and who has its key has nothing to do."""
+    row = await reads.session_row(sql, wanted.session)
+    holder = None if row["key"] is None else await reads.key_holder(sql, row["key"])
+    expected = None if wanted.replaces is None else wanted.replaces.session
+    if row["state"] != "archived" or holder != expected or wanted.seen not in (None, row["seq"]):
+        raise errors.PlanChanged(f"session {wanted.session} has changed since it was judged", hint=RETRY)
+    for session in (wanted.session, holder):
+        n = None if session is None else (await reads.session_row(sql, session))["n"]
+        found = [] if n is None else await sql.rows("open_tasks", n=n)
+        if found:
+            task = found[0][0]
+            raise errors.SessionRunning(
+                f"task {task} of session {session} runs or waits for its turn",
+                hint=f"wait for it, or `holdfast cancel {task}`",
+                task=task,
+                session=session,
+            )
 
 
 async def _try_out(sql: Sql, commit: Commit, replaced: str, rules: TokenRules) -> None:

@@ -96,7 +96,7 @@ class FileBackups:
 
     def _write(self) -> None:
         temporary = durable_io.temp_name(self._path)
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=durable_io.private) as file:
             file.write(msgspec.json.format(msgspec.json.encode(self._places), indent=1))
             file.flush()
             os.fsync(file.fileno())
@@ -149,16 +149,17 @@ def _copy_new(original: str, copy: str) -> int:
     if change in ("shrunk", "rewritten"):
         os.rename(copy, _numbered(copy))
     temporary = durable_io.temp_name(copy)
-    shutil.copyfile(original, temporary)
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
+    with open(original, "rb") as source, open(temporary, "wb", opener=durable_io.private) as target:
+        shutil.copyfileobj(source, target, _PIECE)
+        target.flush()
+        os.fsync(target.fileno())
     os.replace(temporary, copy)
     return os.path.getsize(copy)
 
 
 def _append(original: str, copy: str) -> int:
     """Append what the original has after the copy's end. A crash leaves a shorter copy, not a wrong one."""
-    with open(original, "rb") as source, open(copy, "ab") as target:
+    with open(original, "rb") as source, open(copy, "ab", opener=durable_io.private) as target:
         before = target.tell()
         source.seek(before)
         shutil.copyfileobj(source, target, _PIECE)

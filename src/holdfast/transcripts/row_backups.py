@@ -85,9 +85,9 @@ class SessionRows:
 
     def _rows_in(self, db: apsw.Connection) -> Iterator[SessionRow]:
         for table, names in self._known(db):
-            columns_sql = ", ".join(f"typeof({quoted(name)}), {_exact(name)}" for name in names)
+            picked = ", ".join(f"typeof({quoted(name)}), {_exact(name)}" for name in names)
             where = table.where or f"{quoted(table.owner or '')} in mine"
-            sql = f"with recursive mine(id) as ({self._mine}) select {columns_sql} from {table.name} where {where}"
+            sql = f"with recursive mine(id) as ({self._mine}) select {picked} from {table.name} where {where}"
             for row in db.execute(sql, (self.native_id,)):
                 values = {
                     name: to_json(kind, value)
@@ -211,7 +211,7 @@ class RowBackup:
         if (first := next(lines, None)) is None:
             return 0
         durable_io.make_folder(os.path.dirname(self.path))
-        with open(self.path, "ab") as file:
+        with open(self.path, "ab", opener=durable_io.private) as file:
             if not before:
                 file.write(_encode({"database": self.database}) + b"\n")
             elif not _ends_whole(self.path):

@@ -204,7 +204,7 @@ def test_where_there_is_no_proc_the_pid_alone_is_recorded(tmp_path: Path) -> Non
     spool.make({})
     with open(spool.agent_file, "w") as file:
         file.write(f"{os.getpid()}\n")
-    me = identity.me()
+    me = identity.me("here")
     monkey = pytest.MonkeyPatch()
     with monkey.context() as patch:
         patch.setattr(identity, "started", lambda _: os.stat(spool.agent_file).st_mtime - 5)

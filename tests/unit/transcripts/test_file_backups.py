@@ -102,3 +102,20 @@ def test_whatever_a_file_becomes_every_state_that_was_seen_is_in_some_copy(state
             FileBackups(native).take([original])
         held = [read(os.path.join(native, n)) for n in os.listdir(native) if n.startswith("x")]
         assert all(any(copy.startswith(state) for copy in held) for state in states)
+
+
+def test_copies_are_for_their_user_alone(tmp_path: Path) -> None:
+    """Whatever the user's umask is: a transcript holds what was said."""
+    original, folder = str(tmp_path / "a" / "x.jsonl"), str(tmp_path / "native")
+    write(original, b"one\n")
+    os.chmod(original, 0o644)
+    before = os.umask(0o022)
+    try:
+        FileBackups(folder).take([original])
+        write(original, b"other\n")
+        FileBackups(folder).take([original])
+    finally:
+        os.umask(before)
+    names = os.listdir(folder)
+    assert len(names) == 3
+    assert {os.stat(os.path.join(folder, name)).st_mode & 0o777 for name in names} == {0o600}

@@ -6,8 +6,6 @@ import argparse
 import asyncio
 import fcntl
 import os
-import socket
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,9 +48,9 @@ def run(given: argparse.Namespace) -> int:
     else:
         here = len(adopted) - len(new)
         sessions, records = output.many(len(new), "session"), output.many(events, "event")
-        print(f"{sessions} adopted, {here} already here, {records} added")
+        output.text(f"{sessions} adopted, {here} already here, {records} added")
     for problem in failed:
-        print(f"holdfast: {problem['path']}: {problem['message']}", file=sys.stderr)
+        output.note(f"holdfast: {problem['path']}: {problem['message']}")
     return 1 if failed else 0
 
 
@@ -95,7 +93,7 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                 async for session, came in import_install(
                     context.store,
                     path,
-                    host=socket.gethostname(),
+                    host=context.node.id,
                     protocol=protocol,
                     is_native_id=is_native_id,
                 ):
@@ -165,7 +163,7 @@ def _alone(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("holdfast: waiting for another import into this home", file=sys.stderr, flush=True)
+            output.note("holdfast: waiting for another import into this home")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
@@ -181,7 +179,7 @@ async def _adopt(context: Context, reader: TranscriptReader, places: list[Sessio
     def check_id(place: SessionRef) -> None:
         context.registry.get(place.agent).check_native_id(place.native_id)
 
-    host = socket.gethostname()
+    host = context.node.id
     came = await import_sessions(
         context.store, reader, places, host=host, protocol=protocol, check_id=check_id
     )

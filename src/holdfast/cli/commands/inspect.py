@@ -25,9 +25,9 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line(msgspec.to_builtins(found))
         return 0
-    print(f"{found.native_id}  {'sound' if found.sound else 'NOT SOUND'}  {found.path or '(no file)'}")
+    output.text(f"{found.native_id}  {'sound' if found.sound else 'NOT SOUND'}  {found.path or '(no file)'}")
     complete = "none" if found.last_complete is None else found.last_complete
-    print(f"{found.turns} turns, last complete: {complete}")
+    output.text(f"{found.turns} turns, last complete: {complete}")
     for problem in found.problems:
         output.text(f"  {problem.code}: {output.plain(problem.text)}")
     for call in found.dangling:

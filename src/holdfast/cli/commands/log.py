@@ -42,7 +42,10 @@ def run(given: argparse.Namespace) -> int:
         while True:
             rows = window.ask(page)
             for row in rows:
-                output.text(reads.event_json(row) if given.json else teller.line(row))
+                if given.json:
+                    output.json_text(reads.event_json(row))
+                else:
+                    output.text(teller.line(row))
                 after = row[0]
             if rows:
                 continue

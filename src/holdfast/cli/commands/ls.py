@@ -52,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
         output.json_line(found)
         return 0
     if not found:
-        print("no sessions" + ("" if given.empty else " (--empty also shows those without a word)"))
+        output.text("no sessions" + ("" if given.empty else " (--empty also shows those without a word)"))
         return 0
     output.table(
         ("ID", "AGENT", "STATE", "TASK", "WHEN", "EVENTS", "KEY", "TITLE"),
@@ -75,5 +75,5 @@ def run(given: argparse.Namespace) -> int:
         if task["session"] in listed:
             output.text(f"{task['session']} waits: {output.plain(render.waits(task))}")
     if next_page:
-        print(f"more: holdfast ls --before {next_page}")
+        output.text(f"more: holdfast ls --before {next_page}")
     return 0

@@ -35,7 +35,7 @@ def restore(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line(done)
     elif not done:
-        print("nothing is missing or cut")
+        output.text("nothing is missing or cut")
     return 0
 
 

@@ -58,7 +58,7 @@ def run(given: argparse.Namespace) -> int:
         output.json_line(found)
         return 0
     if not found:
-        print("no tasks")
+        output.text("no tasks")
         return 0
     output.table(
         ("TASK", "SESSION", "STATUS", "PROMPT IS", "WHEN", "WHY", "PROMPT"),
@@ -79,7 +79,7 @@ def run(given: argparse.Namespace) -> int:
         if t["waiting_for"]:
             output.text(f"{t['id']} waits: {output.plain(render.waits(t))}")
     if asking := [t["id"] for t in found if t["asks"]]:
-        print(f"{len(asking)} wait for your answer: holdfast answer TASK allow|deny")
+        output.text(f"{len(asking)} wait for your answer: holdfast answer TASK allow|deny")
     return 0
 
 

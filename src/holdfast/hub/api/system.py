@@ -65,6 +65,11 @@ async def metrics(hub: TheHub) -> ASGIResponse:
         _metric(
             "requests_total", "counter", [({"status": str(code)}, n) for code, n in hub.requests.items()]
         ),
+        _metric(
+            "not_resumed_total",
+            "counter",
+            [({"reason": code}, n) for code, n in sorted(hub.fresh_starts.count.items())],
+        ),
         _metric("failures_total", "counter", [({}, hub.failure.times if hub.failure else 0)]),
         _metric("memory_bytes", "gauge", [({}, _memory())]),
     ]

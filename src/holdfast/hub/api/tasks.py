@@ -179,9 +179,10 @@ class Queued(msgspec.Struct, frozen=True):
 
 
 class Once(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Only those of these threads; all where none is named."""
+    """Only those of these threads; all where none is named. `wait`: queue also what must wait."""
 
     keys: list[str] | None = None
+    wait: bool = False
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -190,6 +191,7 @@ class Moved(msgspec.Struct, frozen=True):
     of: str
     task: str
     session: str
+    waits_for: str | None = None  # what it has to wait for
 
 
 class Redispatched(msgspec.Struct, frozen=True):
@@ -235,10 +237,10 @@ async def resume_session(hub: TheHub, by: By, session: FromPath[str], data: JSON
 )
 async def redispatch(hub: TheHub, by: By, data: JSONBody[Once | None] = None) -> Redispatched:
     """What became of each."""
-    keys = None if data is None else data.keys
+    keys, wait = (None, False) if data is None else (data.keys, data.wait)
     came = Redispatched([], [])
     for key in [None] if keys is None else dict.fromkeys(keys):
-        made = await redispatching.again(hub.context, Again(key=key), by)
+        made = await redispatching.again(hub.context, Again(key=key, wait=wait), by)
         came.redispatched.extend(msgspec.convert(made["redispatched"], list[Moved]))
         came.skipped.extend(made["skipped"])
     return came

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.doctor.plan import DoctorFinding
+from holdfast.doctor.plan import DoctorFinding, finding_id
 from holdfast.peers.hapi import candidates as candidate
 from holdfast.peers.hapi.candidates import Candidate
 from holdfast.peers.hapi.database import FLAVORS, PROTOCOL
@@ -153,7 +153,12 @@ class _FindingBuilder:
         part: str = "",
     ) -> DoctorFinding:
         return DoctorFinding(
-            code=code, subject=self._subject, text=text, action=action, evidence=evidence or {}, part=part
+            code=code,
+            subject=self._subject,
+            text=text,
+            action=action,
+            evidence=evidence or {},
+            id=finding_id(code, self._subject, part),
         )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 from holdfast import errors, ids, timestamps
-from holdfast.model.changes import Create, SeeToken
+from holdfast.model.changes import Create, PatchMetadata, SeeToken
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
 from holdfast.model.session import Worktree
@@ -14,11 +15,16 @@ from holdfast.peers.hapi import database
 from holdfast.peers.hapi import database as content
 from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, HapiDatabase, HapiMessageRow, HapiSessionRow
 from holdfast.peers.hapi.metadata import HapiMetadata
+from holdfast.resume.log_evidence import ENDED_ELSEWHERE
 from holdfast.store.types import Store
 from holdfast.transcripts.dedupe import REPLAY_MARKER
 from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, append_replayed, load_known_events
 
 AGENT = "hapi"
+
+STATE = ("lifecycleState", "archivedBy", "archiveReason")  # fields of hapi's metadata that are kept
+KEPT_STATE = "hapi_state"  # in our metadata
+CRASHED = "Session crashed"  # hapi's reason when an agent's process ended with an error
 
 EventBody = tuple[str, dict[str, Any]]  # kind and body
 
@@ -168,6 +174,7 @@ async def _adopt(
         held = {(token.agent, token.native_id) for token in await store.tokens(known)}
         new = [token for token in tokens if (token.agent, token.native_id) not in held]
         count = await _put(store, Commit(known, list(new)), past.missing(events), row, path, past.unmarked)
+        await _put_state(store, known, metadata)
         return TranscriptImport(known, False, count)
     session = ids.new(ids.SESSION)
     agent = metadata.agent
@@ -175,7 +182,7 @@ async def _adopt(
         agent=agent if agent in FLAVORS else AGENT,
         key=session_key(row.id),
         cwd=metadata.string("path"),
-        host=metadata.string("host") or host,
+        host=_node(metadata.string("host"), host),
         title=_title(metadata) or row.tag,
         worktree=_worktree(metadata, row),
         metadata={"imported_from": path, "hapi_session": row.id},
@@ -184,7 +191,37 @@ async def _adopt(
     count = await _put(
         store, Commit(session, [created, *tokens, *_refused(stored, tokens)]), events, row, path
     )
+    await _put_state(store, session, metadata)
     return TranscriptImport(session, True, count)
+
+
+def _node(recorded: str | None, here: str) -> str:
+    """Where a session is: hapi records hostnames, and this machine's is this node."""
+    return here if recorded is None or recorded == socket.gethostname() else recorded
+
+
+async def _put_state(store: Store, session: str, metadata: HapiMetadata) -> None:
+    """Keep how hapi recorded the end of a session, behind all of its events; again only if that changed.
+
+    The verdict rests on it: hapi archives a session whose agent died as "Session crashed".
+    """
+    state = {name: value for name in STATE if (value := metadata.string(name)) is not None}
+    header = await store.session(session)
+    known = header.metadata or {}
+    if not state or known.get(KEPT_STATE) == state:
+        return
+    patch = PatchMetadata(patch={KEPT_STATE: state}, version=header.version)
+    reason = state.get("archiveReason")
+    if reason is None or header.tasks:  # what ran here since says more
+        await store.commit(Commit(session, [patch]))
+        return
+    body = {
+        "text": f"hapi archived this session: {reason}",
+        "code": ENDED_ELSEWHERE,
+        "reason": reason,
+        "crashed": reason == CRASHED,
+    }
+    await store.commit(Commit(session, [patch, NewEvent("notice", body)]))
 
 
 async def _known(store: Store, row: HapiSessionRow, tokens: list[SeeToken]) -> str | None:

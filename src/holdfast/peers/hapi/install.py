@@ -12,7 +12,7 @@ from contextlib import suppress
 import apsw
 
 from holdfast import errors
-from holdfast.doctor.plan import Diagnosis, DoctorFinding, Progress
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, Progress, finding_id
 from holdfast.peers.hapi import candidates as candidate
 from holdfast.peers.hapi import database, repair
 from holdfast.peers.hapi import findings as judge
@@ -106,7 +106,9 @@ class HapiScan:
         """A finding about the file as a whole."""
         subject = os.path.basename(self._path)
         self._findings.append(
-            DoctorFinding(code=code, subject=subject, text=text, part=part, evidence=evidence)
+            DoctorFinding(
+                code=code, subject=subject, text=text, id=finding_id(code, subject, part), evidence=evidence
+            )
         )
 
     def diagnosis(self) -> Diagnosis:

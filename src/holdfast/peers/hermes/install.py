@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast import durable_io, errors
 from holdfast.doctor.files import digest_file
-from holdfast.doctor.plan import Diagnosis, DoctorFinding, FileStep, Progress
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, FileStep, Progress, finding_id
 from holdfast.peers.hermes import index, sessions_folder, sidecar, values
 from holdfast.peers.hermes.database import NEWEST, HermesDatabase, HermesDatabaseCache
 from holdfast.peers.hermes.findings import ACTIONS, problem_key, problem_part
@@ -239,7 +239,7 @@ class _HermesScan:
             text=problem.text,
             action=action,
             evidence={name: _storable(value) for name, value in problem.evidence.items()},
-            part=values.replace_lone_surrogates(problem_part(problem)),
+            id=finding_id(problem.code, subject, values.replace_lone_surrogates(problem_part(problem))),
         )
         self.findings.append(finding)
         return finding.id

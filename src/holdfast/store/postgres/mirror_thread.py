@@ -1,4 +1,4 @@
-"""The thread that keeps the mirrors of a PostgreSQL store: those of this host's sessions, whoever wrote them.
+"""The thread that keeps the mirrors of a PostgreSQL store: those of this node's sessions, whoever wrote them.
 
 A thread, because the lock of the mirror files may have to be waited for while the hub serves on. It
 asks its questions in the store's event loop.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from holdfast import errors
+from holdfast.node import Node
 from holdfast.store import sync_await
 from holdfast.store.mirror import writer
 from holdfast.store.mirror.files import MirrorFiles
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 class MirrorThread:
     """Follows the log from a place on."""
 
-    def __init__(self, store: BaseStore, files: MirrorFiles, place: int):
+    def __init__(self, store: BaseStore, files: MirrorFiles, place: int, node: Node):
         self._store = store
         self._loop = asyncio.get_running_loop()
-        self._host = socket.gethostname()
-        self._keeper = Keeper(files, mine=lambda host: host is None or host == self._host)
+        self._hosts = sorted(node.names)
+        self._keeper = Keeper(files, mine=node.owns)
         self._place = place
         self._news = threading.Event()
         self._urgent = threading.Event()  # somebody waits for us
@@ -123,7 +123,7 @@ class MirrorThread:
         last = (await sql.rows("last_log"))[0][0]
         if last == self._place:
             return last, []
-        return last, [found for (found,) in await sql.rows("touched", after=self._place, host=self._host)]
+        return last, [found for (found,) in await sql.rows("touched", after=self._place, hosts=self._hosts)]
 
     def _seal(self, all_of_them: bool) -> None:
         try:

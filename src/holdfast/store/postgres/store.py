@@ -12,8 +12,10 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from holdfast import errors
+from holdfast import node as nodes
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
+from holdfast.node import Node
 from holdfast.store.backend import Listener, Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.postgres import connection, migrations
@@ -144,7 +146,15 @@ CLOSING_S = 1.0  # how long a lost server is waited for by a store that is closi
 class PostgresStore(BaseStore):
     """See `store/contract.py`; reads on pooled connections, writes through the one writer task."""
 
-    def __init__(self, address: Address, home: Home | None, rules: TokenRules, db: Connection, place: int):
+    def __init__(
+        self,
+        address: Address,
+        home: Home | None,
+        rules: TokenRules,
+        db: Connection,
+        place: int,
+        node: Node | None,
+    ):
         files = MirrorFiles(home) if home else None
         super().__init__(rules, files)
         self._address = address
@@ -160,7 +170,8 @@ class PostgresStore(BaseStore):
             name="holdfast",
             open=False,
         )
-        self._mirror = MirrorThread(self, files, place) if files else None
+        self.node = node
+        self._mirror = MirrorThread(self, files, place, node) if files and node else None
         self._news = News(address, self._wake_mirror)
         self._writer = Writer(address, db, self._announce)
 
@@ -174,13 +185,14 @@ class PostgresStore(BaseStore):
                 log.warning(warning)
             await migrations.bring_up(db, address)
             place = (await PostgresSql(db).rows("last_log"))[0][0]
+            node = None if home is None else await _named(PostgresSql(db), home)
         except psycopg.Error as problem:
             await db.close()
             raise meaning(problem, address) from problem
         except BaseException:
             await db.close()
             raise
-        store = cls(address, home, rules, db, place)
+        store = cls(address, home, rules, db, place, node)
         await store._pool.open()
         return store
 
@@ -245,3 +257,19 @@ class PostgresStore(BaseStore):
     def _wake_mirror(self) -> None:
         if self._mirror is not None:
             self._mirror.wake()
+
+
+async def _named(sql: PostgresSql, home: Home) -> Node:
+    """This home's node; hostnames of older versions are its names unless another node has them already."""
+    node = nodes.ensure(home, private=False)
+    lost = []
+    for name in sorted(node.names - {node.id}):
+        await sql.run("claim_hostname", name=f"hostname:{name}", node=node.id)
+        ((owner,),) = await sql.rows("meta", name=f"hostname:{name}")
+        if owner != node.id:
+            log.warning("sessions of host %s belong to node %s, not to this one (%s)", name, owner, node.id)
+            lost.append(name)
+    if not lost:
+        return node
+    nodes.forget(home, lost)
+    return nodes.ensure(home, private=False)

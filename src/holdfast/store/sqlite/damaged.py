@@ -22,8 +22,8 @@ from holdfast.store.sqlite.sql import AS_BYTES
 
 LOG = ("n", "seq", "kind", "at", "task", "replayed", "origin", "spool", "last", "body")
 LOG_ROW = 1 + len(LOG)  # with its rowid's place, which is null
-SESSION = ("id", "seq", "agent", "key", "cwd", "host", "title", "created_at")
-SESSION_PLACES = (1, 17, 3, 2, 4, 5, 6, 15)  # of these in a row
+SESSION = ("id", "seq", "agent", "key", "cwd", "host", "title", "created_at", "state")
+SESSION_PLACES = (1, 17, 3, 2, 4, 5, 6, 15, 7)  # of these in a row
 SESSION_ROW = 22
 STEP = 500  # rows read at once
 
@@ -41,6 +41,7 @@ class LostHeader(NamedTuple):
     host: str | None
     title: str | None
     created_at: str | None
+    state: str | None
 
 
 class Remains(msgspec.Struct):

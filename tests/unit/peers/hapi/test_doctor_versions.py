@@ -190,7 +190,7 @@ def test_a_host_is_only_given_where_all_ran_on_one(tmp_path: Path) -> None:
     gone: Hole = HOLES["nothing 'null'"]
     build(path, 26, {"sound": HOLES["sound"].made, "other": other, "gone": gone.made})
     found = HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose()
-    (action,) = [step["action"] for step in found.plan]
+    (action,) = [step.action for step in found.plan]
     assert "path to" in action and HOST not in action and "another host" not in action
 
 
@@ -237,7 +237,7 @@ def test_a_person_may_know_a_token_that_nothing_here_tells(tmp_path: Path) -> No
     env, chosen = {"HOME": str(tmp_path)}, {"agy without": "known", "sound": "other", "cleared": "old"}
     patient = HapiInstall(str(path), env, chosen)
     found = patient.diagnose()
-    assert [step["action"] for step in found.plan] == ["set agySessionId to known (from choice)"]
+    assert [step.action for step in found.plan] == ["set agySessionId to known (from choice)"]
     operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint)
     assert not patient.diagnose().plan
     with pytest.raises(errors.BadInput, match="nobody"):

@@ -201,7 +201,7 @@ def test_undone_rows_are_not_told_but_noted(tmp_path: Path) -> None:
     assert shown(found) == [
         ("user", "a"),
         ("assistant", "b"),
-        ("notice", "undone", "2 messages were taken back"),
+        ("notice", "undone", "the user undid 2 messages"),
         ("user", "e"),
         ("assistant", "f"),
     ]
