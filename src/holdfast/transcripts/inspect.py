@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.home import Home
-from holdfast.process import table as tree
+from holdfast.process import table as process_table
 from holdfast.transcripts.backups import TranscriptBackup
 from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem, TranscriptReader
 
@@ -58,7 +58,7 @@ def _changed_since_backup(home: Home, reader: TranscriptReader, ref: SessionRef)
 
 
 def _living_processes(reader: TranscriptReader, root: str, ref: SessionRef) -> list[TranscriptProblem]:
-    table = tree.table()
+    table = process_table.table()
     problems = []
     for code, text, pids in (
         ("live_owner", "a living process has this session open", reader.owners(root, ref)),

@@ -16,8 +16,7 @@ from holdfast.errors import BadInput
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import check_plain
-from holdfast.transcripts.jsonl import error, is_blank, parse
-from holdfast.transcripts.jsonl import notice_event as notice
+from holdfast.transcripts.jsonl import error, is_blank, notice_event, parse
 
 VERSION = 1
 # Gemini CLI 0.61.0 answers `session/load` first and replays after that; it lists its commands at the end of
@@ -108,7 +107,9 @@ class AcpDriver:
     def _on_response(self, message: dict[str, Any]) -> DriverOutput:
         method = self._peer.answered(message)
         if method is None:
-            return DriverOutput([notice("unknown_record", "a response without a request", record=message)])
+            return DriverOutput(
+                [notice_event("unknown_record", "a response without a request", record=message)]
+            )
         if message.get("error") is not None:
             return DriverOutput(self._on_error(method, message["error"]))
         result = message.get("result")
@@ -225,14 +226,16 @@ class AcpDriver:
             # Methods with these prefixes are extensions; clients that do not know them ignore them.
             if method.startswith(("_", "$/")):
                 return DriverOutput()
-            return DriverOutput([notice("unknown_record", f"unknown method: {method}", record=message)])
+            return DriverOutput([notice_event("unknown_record", f"unknown method: {method}", record=message)])
         update = params.get("update")
         if not isinstance(update, dict):
-            return DriverOutput([notice("unknown_record", "an update without content", record=message)])
+            return DriverOutput([notice_event("unknown_record", "an update without content", record=message)])
         if not self._prompted:
             return self._on_replay(update)
         if params.get("sessionId") != self.native_id:
-            return DriverOutput([notice("other_session", "an update of another session", record=params)])
+            return DriverOutput(
+                [notice_event("other_session", "an update of another session", record=params)]
+            )
         entries = self._accept() if shows_acceptance(update) else []
         entries += self._updates.on_update(update, self._interrupted)
         call = self._updates.calls.get(update.get("toolCallId"))

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from holdfast.agents.acp import content
-from holdfast.agents.acp import content as naming
 from holdfast.agents.acp.content import AcpOrigins
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import decode
@@ -102,7 +101,7 @@ class AcpToolCalls:
         if call.ended:
             return []
         call.take(update)
-        if not call.begun and (name := naming.tool_name(update, first)) is not None:
+        if not call.begun and (name := content.tool_name(update, first)) is not None:
             call.name = name
         self.open[call.id] = call.label
         status = update.get("status")
@@ -141,7 +140,7 @@ class AcpToolCalls:
         return NewEvent("tool_summary", body, origin=self._origins.of("result", call.id) if known else None)
 
     def _free_id(self, agent_id: str) -> str:
-        short = naming.call_id(agent_id)
+        short = content.call_id(agent_id)
         free = agent_id if short in self._ids else short
         self._ids.add(free)
         return free

@@ -9,7 +9,7 @@ from holdfast.agents.acp.content import AcpOrigins
 from holdfast.agents.acp.tool_calls import AcpToolCalls
 from holdfast.agents.driver import MAX_BLOCK
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts.jsonl import notice_event as notice
+from holdfast.transcripts.jsonl import notice_event
 
 _SPOKEN = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
 # Not logged: menus, modes and settings, and the user's text, which we wrote ourselves.
@@ -146,7 +146,7 @@ class AcpUpdates:
         if not text or text == self._plan:
             return []
         self._plan = text
-        return [*self.flush(), notice("plan", text)]
+        return [*self.flush(), notice_event("plan", text)]
 
 
 def context_usage(update: dict[str, Any]) -> dict[str, Any]:
@@ -186,4 +186,4 @@ def prompt_usage(result: dict[str, Any]) -> dict[str, Any]:
 
 def _unknown(update: dict[str, Any]) -> NewEvent:
     kind = update.get("sessionUpdate")
-    return notice("unknown_record", f"unknown update: {kind}", record=update)
+    return notice_event("unknown_record", f"unknown update: {kind}", record=update)

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.agents.driver import Decision, DriverOutput, Entry, PermissionRequest, Policy
 from holdfast.model import json_codec
 from holdfast.model.event import NewEvent
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 
 REFUSAL = "The user refused this."
 
@@ -129,7 +129,7 @@ class ClaudePermissions:
             return "It did not run: permission was denied."
         if call in self._withdrawn:
             return "It did not run: the permission request was withdrawn."
-        return lines.UNKNOWN_OUTCOME
+        return jsonl.UNKNOWN_OUTCOME
 
 
 def _event(ask: PermissionRequest, answer: str | None, by: str | None, details: dict[str, Any]) -> NewEvent:

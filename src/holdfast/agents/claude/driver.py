@@ -10,7 +10,7 @@ from holdfast.agents.claude.stream import PartialBlock
 from holdfast.agents.claude.tool_calls import ClaudeToolCalls
 from holdfast.agents.driver import AgentJob, Decision, DriverOutput, Entry, FinalResult, named_conversation
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 
 PROTOCOL = "stream-json"
 
@@ -53,12 +53,12 @@ class ClaudeDriver:
 
     def on_line(self, line: bytes) -> DriverOutput:
         """Process one whole line of stdout."""
-        if lines.is_blank(line):
+        if jsonl.is_blank(line):
             return DriverOutput()
-        record = lines.parse(line)
+        record = jsonl.parse(line)
         if isinstance(record, NewEvent):
             return DriverOutput([record])
-        kind = lines.text_field(record, "type")
+        kind = jsonl.text_field(record, "type")
         if kind == "control_request":
             return self._asked(record)
         out = DriverOutput()
@@ -79,7 +79,7 @@ class ClaudeDriver:
         elif kind == "rate_limit_event":
             out.entries += stream.rate_limit(record)
         elif kind not in stream.QUIET:
-            out.entries.append(lines.unknown(record))
+            out.entries.append(jsonl.unknown(record))
         return out
 
     def on_eof(self) -> DriverOutput:
@@ -96,7 +96,7 @@ class ClaudeDriver:
     # --- System records
 
     def _system(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        subtype = lines.text_field(record, "subtype")
+        subtype = jsonl.text_field(record, "subtype")
         if subtype == "init":
             self._began(record, entries)
         elif subtype == "session_state_changed":
@@ -109,7 +109,7 @@ class ClaudeDriver:
             notice = self._calls.task(record, between_turns=self._result is not None)
             if notice is not None:
                 call = record.get("tool_use_id")
-                entries.append(lines.notice_event("background_ended", notice[: lines.SHOWN], call=call))
+                entries.append(jsonl.notice_event("background_ended", notice[: jsonl.SHOWN], call=call))
         elif subtype not in stream.QUIET_SYSTEM:
             entries.append(stream.system_event(record))
 
@@ -118,7 +118,7 @@ class ClaudeDriver:
         self._result, self._calls.stopped = None, False
         version = record.get("claude_code_version")
         self._version = version if isinstance(version, str) else self._version
-        named = lines.storable_id(record.get("session_id"))
+        named = jsonl.storable_id(record.get("session_id"))
         if named is not None and named != self.native_id:
             entries += named_conversation(self.job, self.native_id, named, PROTOCOL)
             self.native_id = named
@@ -150,7 +150,7 @@ class ClaudeDriver:
         if not running:
             return []
         return [
-            lines.notice_event("background_running", "still running: " + "; ".join(running)[: lines.SHOWN])
+            jsonl.notice_event("background_running", "still running: " + "; ".join(running)[: jsonl.SHOWN])
         ]
 
     # --- Messages and tools
@@ -158,7 +158,7 @@ class ClaudeDriver:
     def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
         self._partial.whole(record)
         for i, block in enumerate(stream.blocks(record.get("message"))):
-            kind = lines.text_field(block, "type")
+            kind = jsonl.text_field(block, "type")
             if kind in stream.TOOL_USE_TYPES:
                 self._called(record, block, entries)
             elif isinstance(block.get("tool_use_id"), str):
@@ -167,12 +167,12 @@ class ClaudeDriver:
                 event = stream.text_event(record, block, self._record_origin(record, i))
                 entries += [event] if event is not None else []
             elif kind != "redacted_thinking":
-                entries.append(lines.unknown(block))
+                entries.append(jsonl.unknown(block))
 
     def _called(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
         call, name = block.get("id"), block.get("name")
         if not isinstance(call, str) or not isinstance(name, str):
-            entries.append(lines.unknown(block))
+            entries.append(jsonl.unknown(block))
         elif self._calls.began(call, name, record.get("parent_tool_use_id")):
             body = self._with_parent(call, {"call": call, "name": name, "input": block.get("input")})
             entries.append(NewEvent("tool_progress", body, origin=self._origin(f"call:{call}")))
@@ -192,7 +192,7 @@ class ClaudeDriver:
                 origin = self._record_origin(record, i)
                 entries.append(NewEvent("notice", {"text": text, "code": code}, origin=origin))
             else:
-                entries.append(lines.unknown(block))
+                entries.append(jsonl.unknown(block))
 
     def _returned(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
         call = block["tool_use_id"]
@@ -209,11 +209,11 @@ class ClaudeDriver:
     def _asked(self, record: dict[str, Any]) -> DriverOutput:
         id, request = record.get("request_id"), record.get("request")
         if not isinstance(id, str) or not isinstance(request, dict):
-            return DriverOutput([lines.unknown(record)])
+            return DriverOutput([jsonl.unknown(record)])
         if request.get("subtype") != "can_use_tool":
-            return DriverOutput([lines.unknown(record)], [control.refusal(id)])
+            return DriverOutput([jsonl.unknown(record)], [control.refusal(id)])
         return self._permissions.asked(
-            record, self._calls.parents.get(lines.text_field(request, "tool_use_id"))
+            record, self._calls.parents.get(jsonl.text_field(request, "tool_use_id"))
         )
 
     def _summary(self, call: str, name: str, outcome: str, output: str, origin: Origin | None) -> NewEvent:
@@ -225,7 +225,7 @@ class ClaudeDriver:
         return body if parent is None else {**body, "parent": parent}
 
     def _origin(self, record_id: str) -> Origin | None:
-        return lines.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
+        return jsonl.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
 
     def _record_origin(self, record: dict[str, Any], block: int) -> Origin | None:
         """Its transcript has a record with the same uuid; both hold one block each."""

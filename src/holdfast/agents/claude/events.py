@@ -15,7 +15,6 @@ from holdfast.agents.claude.transcript import TranscriptPiece
 from holdfast.errors import BadInput
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 
 _STDOUT = re.compile(r"<local-command-std(?:out|err)>(.*)</local-command-std(?:out|err)>\s*", re.DOTALL)
 _API_ERROR = re.compile(r'"type":"(\w+)_error"')
@@ -26,7 +25,7 @@ def system_event(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
     """The event of a `system` record; None if it is not about the work."""
     if record.subtype in QUIET_SYSTEM:
         return None
-    value = wire.parse(raw)
+    value = jsonl.parse(raw)
     if not isinstance(value, dict):
         return value
     if record.subtype == "api_error":
@@ -35,7 +34,7 @@ def system_event(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
     match = _STDOUT.fullmatch(content) if isinstance(content, str) else None
     if record.subtype == "local_command" and match is not None:
         # The stream has it as text of the model «<synthetic>», with the same uuid and without markup.
-        return wire.notice_event("synthetic", match[1].strip())
+        return jsonl.notice_event("synthetic", match[1].strip())
     return stream.system_event(value)
 
 
@@ -43,7 +42,7 @@ def _retry(value: dict[str, Any]) -> dict[str, Any]:
     """A stored `api_error` as the stream words it: «rate_limit» where the API says «rate_limit_error»."""
     error = value.get("error")
     fields = error if isinstance(error, dict) else {}
-    kind = _API_ERROR.search(wire.text_field(fields, "message"))
+    kind = _API_ERROR.search(jsonl.text_field(fields, "message"))
     why = _API_ERRORS.get(kind[1], kind[1]) if kind else fields.get("formatted")
     return {
         "subtype": "api_retry",
@@ -133,7 +132,7 @@ class ClaudeEventBuilder:
         self.calls = TranscriptCalls()
         self.helpers: dict[str, str] = {}  # ended call -> the subagent that it started
         self.prompts: dict[str, str] = {}  # ended call -> the prompt of that subagent
-        self._native_id = native_id if wire.storable_id(native_id) is not None else None
+        self._native_id = native_id if jsonl.storable_id(native_id) is not None else None
         self._answered = answered
         self._parent = parent
         self._sides: dict[str, str] = {}  # record of a subagent in the same file -> its call
@@ -307,14 +306,14 @@ class ClaudeEventBuilder:
         return [] if event is None else [self._placed(event, record, piece)]
 
     def _unknown(self, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
-        value = wire.parse(piece.raw)
-        return self._placed(wire.unknown(value) if isinstance(value, dict) else value, record, piece)
+        value = jsonl.parse(piece.raw)
+        return self._placed(jsonl.unknown(value) if isinstance(value, dict) else value, record, piece)
 
     def _odd_block(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         try:
-            notice = wire.unknown(block)
+            notice = jsonl.unknown(block)
         except BadInput:  # nested too deeply
-            notice = wire.notice_event("unknown_record", f"a block of type {block.get('type')!s:.100}")
+            notice = jsonl.notice_event("unknown_record", f"a block of type {block.get('type')!s:.100}")
         return NewEvent(notice.kind, self._below(notice.body), at, False, self._origin(record, i))
 
     def _odd(self, odd: jsonl.JsonlLine) -> NewEvent:
@@ -341,7 +340,7 @@ class ClaudeEventBuilder:
         began = self.calls.end(call)
         if began.prompt is not None:
             self.prompts[call] = began.prompt
-        body = {"call": call, "name": began.name, "outcome": "interrupted", "output": wire.UNKNOWN_OUTCOME}
+        body = {"call": call, "name": began.name, "outcome": "interrupted", "output": jsonl.UNKNOWN_OUTCOME}
         parent = began.parent or self._parent
         return NewEvent("tool_summary", body if parent is None else {**body, "parent": parent})
 
@@ -375,7 +374,7 @@ class ClaudeEventBuilder:
         native_id = self._native_id
         if native_id is not None and 0 < len(record_id) < 200 and record_id.isprintable():
             return Origin(AGENT, native_id, record_id)
-        return wire.origin(AGENT, native_id, record_id)
+        return jsonl.origin(AGENT, native_id, record_id)
 
 
 def _at(timestamp: str | None) -> str | None:
@@ -386,6 +385,6 @@ def _at(timestamp: str | None) -> str | None:
 
 def _is_deep(raw: bytes) -> bool:
     """Whether a record may be nested more deeply than a store accepts."""
-    if raw.count(b"[") + raw.count(b"{") <= wire.DEEPEST:
+    if raw.count(b"[") + raw.count(b"{") <= jsonl.DEEPEST:
         return False
-    return not isinstance(wire.parse(raw), dict)
+    return not isinstance(jsonl.parse(raw), dict)

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents.claude import sessions as owners
-from holdfast.agents.claude import sessions as places
+from holdfast.agents.claude import sessions
 from holdfast.agents.claude.events import AGENT
 from holdfast.agents.claude.inspect import ClaudeFacts, ClaudeFindings, collect_facts, find_problems
 from holdfast.agents.claude.records import blocks
@@ -37,11 +36,11 @@ class ClaudeReader(TranscriptReader):
 
     def find(self, root: str, name: str) -> list[SessionRef]:
         """By id in all projects, or by the path of any transcript."""
-        return places.find(root, name)
+        return sessions.find(root, name)
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those that began in a cwd."""
-        return places.sessions(root, cwd)
+        return sessions.sessions(root, cwd)
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """The history in logical order; both branches of a fork."""
@@ -52,7 +51,7 @@ class ClaudeReader(TranscriptReader):
         try:
             with ClaudeTranscript(ref.path) as transcript:
                 facts = collect_facts(transcript.pieces())
-                findings = find_problems(facts, places.id_of(ref.path))
+                findings = find_problems(facts, sessions.id_of(ref.path))
                 dangling = [_call(transcript, facts, call) for call in findings.dangling[:_LISTED]]
         except OSError as problem:
             failure = TranscriptProblem("no_transcript", f"{ref.path} cannot be read: {problem.strerror}", {})
@@ -77,11 +76,11 @@ class ClaudeReader(TranscriptReader):
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
         """The living processes in Claude Code's registry."""
-        return owners.owners(root, ref.native_id)
+        return sessions.owners(root, ref.native_id)
 
     def tools(self, root: str, ref: SessionRef) -> list[int]:
         """The living processes with the session's id in their environment."""
-        return owners.tools(ref.native_id)
+        return sessions.tools(ref.native_id)
 
     def _inspection(
         self, ref: SessionRef, verdict: ClaudeFindings, dangling: list[dict[str, Any]]

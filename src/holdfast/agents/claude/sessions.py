@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 
 from holdfast import timestamps
-from holdfast import timestamps as when
 from holdfast.agents.claude import records
 from holdfast.agents.claude.events import AGENT
 from holdfast.agents.claude.records import lenient, parse_raw
 from holdfast.agents.claude.subagents import is_subagent
 from holdfast.process import identity
-from holdfast.process import table as tree
-from holdfast.transcripts import jsonl as wire
+from holdfast.process import table as process_table
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import SessionRef
 
 LONGEST = 200  # characters of a cwd's slug; a longer one gets a hash
@@ -121,7 +120,7 @@ def session_ref(path: str) -> SessionRef:
         header.take(line, True)
     for line in tail:
         header.take(line, False)
-    stamps = (when.when_stamp(_object(line).get("timestamp")) for line in reversed([*head, *tail]))
+    stamps = (timestamps.when_stamp(_object(line).get("timestamp")) for line in reversed([*head, *tail]))
     return SessionRef(
         agent=AGENT,
         native_id=id_of(path) or header.session or os.path.basename(path).removesuffix(_SUFFIX),
@@ -157,9 +156,9 @@ class _HeaderFields:
             return
         value = _object(line)
         if self.cwd is None:
-            self.cwd = wire.storable_id(value.get("cwd"))
+            self.cwd = jsonl.storable_id(value.get("cwd"))
         if self.session is None:
-            self.session = wire.storable_id(value.get("sessionId"))
+            self.session = jsonl.storable_id(value.get("sessionId"))
         self._titled(value)
         if first and self.prompt is None and value.get("type") == "user":
             record = lenient(value)
@@ -175,14 +174,14 @@ class _HeaderFields:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    value = wire.parse(line) if line[:1] == b"{" else None
+    value = jsonl.parse(line) if line[:1] == b"{" else None
     return value if isinstance(value, dict) else {}
 
 
 def _short(value: Any) -> str | None:
     words = " ".join(value.split()) if isinstance(value, str) else ""
     short = words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
-    return wire.storable_id(short.replace("\0", "")[:_TITLE])
+    return jsonl.storable_id(short.replace("\0", "")[:_TITLE])
 
 
 def _ends(path: str) -> tuple[list[bytes], list[bytes]]:
@@ -243,7 +242,7 @@ def owners(root: str, native_id: str) -> list[int]:
 
 def tools(native_id: str) -> list[int]:
     """The living processes that a session's agent started, without this process and its ancestors."""
-    table = tree.table()
+    table = process_table.table()
     ours = {os.getpid()}
     pid = os.getpid()
     while pid in table and table[pid].ppid not in ours:
@@ -251,7 +250,7 @@ def tools(native_id: str) -> list[int]:
         ours.add(pid)
     return sorted(
         pid
-        for pid, marked_id in tree.marks(table, MARK).items()
+        for pid, marked_id in process_table.marks(table, MARK).items()
         if marked_id == native_id and pid not in ours
     )
 

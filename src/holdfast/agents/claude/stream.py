@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.agents.acp.content import join_surrogates
 from holdfast.agents.driver import MAX_BLOCK, Entry, FinalResult
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 
 TOOL_USE_TYPES = ("tool_use", "server_tool_use", "mcp_tool_use")  # content blocks that are tool calls
 INTERRUPT_MARK = "[Request interrupted"  # how the CLI's text begins when a person interrupts a turn
@@ -113,19 +113,19 @@ def text_event(record: dict[str, Any], block: dict[str, Any], origin: Origin | N
 
 def system_event(record: dict[str, Any]) -> NewEvent:
     """The event for a `system` record that a person should see."""
-    subtype, content = lines.text_field(record, "subtype"), record.get("content")
+    subtype, content = jsonl.text_field(record, "subtype"), record.get("content")
     if subtype == "api_retry":
         why = " ".join(str(record[key]) for key in ("error_status", "error") if record.get(key) is not None)
         turn = f"try {record.get('attempt')} of {record.get('max_retries')} follows"
-        return lines.notice_event("api_retry", f"the model's API failed ({why}); {turn}")
+        return jsonl.notice_event("api_retry", f"the model's API failed ({why}); {turn}")
     if subtype == "compact_boundary":
-        return lines.notice_event("compacted", "the agent compacted its context")
+        return jsonl.notice_event("compacted", "the agent compacted its context")
     if subtype == "permission_denied":
         text = record.get("message") or f"{record.get('tool_name')} was not permitted"
-        return lines.notice_event("permission_denied", str(text), call=record.get("tool_use_id"))
+        return jsonl.notice_event("permission_denied", str(text), call=record.get("tool_use_id"))
     if isinstance(content, str) and content:  # informational, local_command and similar
-        return lines.notice_event(subtype or "system_event", content)
-    return lines.unknown(record)
+        return jsonl.notice_event(subtype or "system_event", content)
+    return jsonl.unknown(record)
 
 
 def rate_limit(record: dict[str, Any]) -> list[Entry]:
@@ -133,7 +133,7 @@ def rate_limit(record: dict[str, Any]) -> list[Entry]:
     info = record.get("rate_limit_info")
     if not isinstance(info, dict) or info.get("status") == "allowed":
         return []
-    return [lines.notice_event("rate_limit", f"rate limit of the account: {info.get('status')}", limit=info)]
+    return [jsonl.notice_event("rate_limit", f"rate limit of the account: {info.get('status')}", limit=info)]
 
 
 def runs_in_background(record: dict[str, Any]) -> bool:
@@ -187,7 +187,7 @@ def final(result: dict[str, Any], usage: dict[str, Any], cut: bool) -> FinalResu
     """
     if cut:
         return FinalResult(ok=False, reason="a background subagent was stopped", cancelled=True, usage=usage)
-    ended = lines.text_field(result, "terminal_reason")
+    ended = jsonl.text_field(result, "terminal_reason")
     ok = not result.get("is_error") and ended not in UNFINISHED
     answer = result.get("result")
     text = answer if isinstance(answer, str) and answer else None
@@ -209,7 +209,7 @@ def _reason(result: dict[str, Any], ended: str, answer: str | None) -> str:
         answer
         or "; ".join(messages)
         or ended
-        or lines.text_field(result, "subtype")
+        or jsonl.text_field(result, "subtype")
         or "it failed without a reason"
     )
 
@@ -241,7 +241,7 @@ class PartialBlock:
         event = record.get("event")
         if record.get("parent_tool_use_id") is not None or not isinstance(event, dict):
             return
-        if lines.text_field(event, "type") in _BEGINS:
+        if jsonl.text_field(event, "type") in _BEGINS:
             self.drop()
         self._add(event.get("content_block"))
         self._add(event.get("delta"))
@@ -269,8 +269,8 @@ class PartialBlock:
     def _add(self, piece: Any) -> None:
         if not isinstance(piece, dict):
             return
-        field, kind = _SPOKEN.get(lines.text_field(piece, "type"), ("", ""))
-        text = lines.text_field(piece, field)
+        field, kind = _SPOKEN.get(jsonl.text_field(piece, "type"), ("", ""))
+        text = jsonl.text_field(piece, field)
         if text and kind != self._kind:
             self._kind, self._pieces, self._size = kind, [], 0
         if text and self._size < MAX_BLOCK:  # the whole record brings the rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 
 # Tasks that the agent waits for and that wake it up. A background command also wakes it up, but may be a
 # server that never ends.
@@ -57,15 +57,15 @@ class ClaudeToolCalls:
 
     def task(self, record: dict[str, Any], between_turns: bool) -> str | None:
         """Process a `task_…` record; return the notice if a background task ended."""
-        task, call = lines.text_field(record, "task_id"), lines.text_field(record, "tool_use_id")
+        task, call = jsonl.text_field(record, "task_id"), jsonl.text_field(record, "tool_use_id")
         if record.get("subtype") == "task_started":
-            if lines.text_field(record, "task_type") in HOLDING:
+            if jsonl.text_field(record, "task_type") in HOLDING:
                 self._helpers[task] = call
             else:
                 self._commands[task] = (str(record.get("description") or task), call)
             return None
         patch = record.get("patch")
-        status = lines.text_field(record, "status") or lines.text_field(
+        status = jsonl.text_field(record, "status") or jsonl.text_field(
             patch if isinstance(patch, dict) else {}, "status"
         )
         if status in ENDED:

@@ -25,7 +25,6 @@ from holdfast.agents.claude.records import (
     parent,
 )
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 
 # How a record of the conversation begins, so that a whole record after a torn one is found, but no block
 # inside it. The list is short because a damaged line is searched for each entry.
@@ -54,7 +53,7 @@ def read(file: BinaryIO, size: int, decode: Callable[[bytes], Any] = decode) -> 
     """
     offset = number = 0
     readline = file.readline
-    longest = wire.LONGEST + 1
+    longest = jsonl.LONGEST + 1
     while offset < size and (raw := readline(longest)):
         try:
             yield TranscriptPiece(offset, raw, decode(raw))
@@ -84,7 +83,7 @@ def unusual_pieces(raw: bytes, offset: int, number: int) -> Iterator[TranscriptP
 
 def too_long(offset: int, size: int, number: int) -> TranscriptPiece:
     """A line that is too long for any event; it is not read."""
-    notice = wire.notice_event(jsonl.BAD, f"a line of {size:,} bytes is too long to read", bytes=size)
+    notice = jsonl.notice_event(jsonl.BAD, f"a line of {size:,} bytes is too long to read", bytes=size)
     line = jsonl.JsonlLine(number=number, offset=offset, size=size, problem=jsonl.BAD, odd=notice)
     return TranscriptPiece(offset, b"", None, line)
 
@@ -326,7 +325,7 @@ class ClaudeTranscript:
     def record(self, offset: int) -> ClaudeRecord | None:
         """The record that begins at this offset, if a store would accept it."""
         self._file.seek(offset)
-        raw = self._file.readline(wire.LONGEST)
+        raw = self._file.readline(jsonl.LONGEST)
         values = (line.value for line in jsonl.read(io.BytesIO(raw), STARTS) if line.value is not None)
         value = next(values, None)
         return None if value is None else lenient(value)
@@ -388,7 +387,7 @@ class ClaudeTranscript:
             offset, size = index.offsets[number], index.sizes[number]
             if offset < begin or number in index.doubled:
                 continue
-            if size > wire.LONGEST:
+            if size > jsonl.LONGEST:
                 yield too_long(offset, size, index.lines.get(number, 0))
                 continue
             if offset != position:

@@ -17,7 +17,7 @@ from holdfast.agents.driver import (
 )
 from holdfast.model import json_codec
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 
 TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"})
 
@@ -140,13 +140,13 @@ class CodexDriver:
     def on_line(self, line: bytes) -> DriverOutput:
         """Process one whole line of stdout."""
         out = DriverOutput()
-        if lines.is_blank(line):
+        if jsonl.is_blank(line):
             return out
-        record = lines.parse(line)
+        record = jsonl.parse(line)
         if isinstance(record, NewEvent):
             out.entries.append(record)
             return out
-        kind = lines.text_field(record, "type")
+        kind = jsonl.text_field(record, "type")
         if kind == "thread.started":
             self._named(record, out.entries)
         elif kind == "turn.started":
@@ -156,30 +156,30 @@ class CodexDriver:
             if isinstance(item, dict):
                 self._item(kind, item, out.entries)
             else:
-                out.entries.append(lines.unknown(record))
+                out.entries.append(jsonl.unknown(record))
         elif kind == "turn.completed":
             self.final = FinalResult(ok=True, usage=self._usage(record), answer=self._answer)
         elif kind == "turn.failed":
             self._failed(record)
         elif kind == "error":
             message = record.get("message")
-            self._problem = message if isinstance(message, str) else lines.preview(record)
-            out.entries.append(lines.error("agent_error", self._problem))
+            self._problem = message if isinstance(message, str) else jsonl.preview(record)
+            out.entries.append(jsonl.error("agent_error", self._problem))
         else:
-            out.entries.append(lines.unknown(record))
+            out.entries.append(jsonl.unknown(record))
         return out
 
     def on_eof(self) -> DriverOutput:
         """Stdout has ended."""
         out = DriverOutput()
         for call, name in self.open_calls.items():
-            body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
+            body = {"call": call, "name": name, "outcome": "interrupted", "output": jsonl.UNKNOWN_OUTCOME}
             out.entries.append(NewEvent("tool_summary", body))
         self.open_calls.clear()
         return out
 
     def _named(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        named = lines.storable_id(record.get("thread_id"))
+        named = jsonl.storable_id(record.get("thread_id"))
         if named is None or named == self.native_id:
             return
         entries += named_conversation(self.job, self.native_id, named, PROTOCOL)
@@ -206,7 +206,7 @@ class CodexDriver:
     def _item(self, kind: str, item: dict[str, Any], entries: list[Entry]) -> None:
         id, what = item.get("id"), item.get("type")
         if not isinstance(id, str) or not isinstance(what, str):
-            entries.append(lines.unknown(item))
+            entries.append(jsonl.unknown(item))
             return
         if what in TOOLS:
             self._tool(kind, f"{self.job.task}:{id}", tool(item), entries)
@@ -222,11 +222,11 @@ class CodexDriver:
                 entries.append(NewEvent(name, {"text": text}, origin=self._origin(id)))
         elif what == "error":
             # Warnings arrive this way too; a failure is `turn.failed`.
-            entries.append(lines.notice_event("agent_warning", str(item.get("message", ""))))
+            entries.append(jsonl.notice_event("agent_warning", str(item.get("message", ""))))
         elif what == "todo_list":
-            entries.append(lines.notice_event("plan", _plan(item.get("items"))))
+            entries.append(jsonl.notice_event("plan", _plan(item.get("items"))))
         else:
-            entries.append(lines.unknown(item))
+            entries.append(jsonl.unknown(item))
 
     def _tool(self, kind: str, call: str, item_call: CodexItemCall, entries: list[Entry]) -> None:
         if call not in self._begun:
@@ -248,7 +248,7 @@ class CodexDriver:
     def _origin(self, record: str) -> Origin | None:
         """Its item ids restart in every process, so they are unique only together with the task."""
         record_id = record if self.job.task in record else f"{self.job.task}:{record}"
-        return lines.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
+        return jsonl.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
 
 
 def _plan(items: Any) -> str:

@@ -11,9 +11,8 @@ from holdfast.agents.codex.inspect import DANGLING, CodexFacts, LastTurn, Recent
 from holdfast.agents.codex.records import CodexRecord, record
 from holdfast.agents.codex.tool_calls import CodexCallResult, CodexToolCall
 from holdfast.model.event import NewEvent, Origin
-from holdfast.timestamps import when_stamp as stamp
+from holdfast.timestamps import when_stamp
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.jsonl import JsonlLine, text_field
 
 MOST = 100  # how many messages wait for their counterpart
@@ -176,7 +175,7 @@ class CodexConversation:
 
     def _call(self, what: str, payload: dict[str, Any], value: dict[str, Any]) -> None:
         call = tool_calls.begin(what, payload)
-        if call is None or wire.storable_id(call.id) is None:
+        if call is None or jsonl.storable_id(call.id) is None:
             self._unknown(value)
             return
         turn = self._need_turn()
@@ -193,7 +192,7 @@ class CodexConversation:
             turn.calls[call.id] = call
 
     def _output(self, payload: dict[str, Any], value: dict[str, Any]) -> None:
-        id = wire.storable_id(payload.get("call_id") or payload.get("id"))
+        id = jsonl.storable_id(payload.get("call_id") or payload.get("id"))
         if id is None:
             self._unknown(value)
             return
@@ -218,7 +217,7 @@ class CodexConversation:
 
     def _ending(self, item: dict[str, Any]) -> None:
         call_result = tool_calls.ending(item)
-        if call_result is None or wire.storable_id(call_result[0]) is None:
+        if call_result is None or jsonl.storable_id(call_result[0]) is None:
             return
         id, ending = call_result
         turn = self._need_turn()
@@ -285,7 +284,7 @@ class CodexConversation:
             if len(self.facts.dangling) < DANGLING:
                 open_call = {"call": call.id, "name": call.name, "input": call.input}
                 self.facts.dangling.append((turn.number, open_call))
-            unknown = CodexCallResult("interrupted", wire.UNKNOWN_OUTCOME)
+            unknown = CodexCallResult("interrupted", jsonl.UNKNOWN_OUTCOME)
             self._summary(call, call.ending or unknown, known=call.ending is not None)
         self._at = now
         if turn.number and not dangling and _is_complete(turn):
@@ -328,23 +327,23 @@ class CodexConversation:
         if record_id is not None:
             named = record_id or f"byte:{self._line.offset}"
             origin = Origin(self._agent, self._native_id, named)
-        return NewEvent(kind, body, at=stamp(self._at), origin=origin)
+        return NewEvent(kind, body, at=when_stamp(self._at), origin=origin)
 
     def _record_id(self, kind: str, id: str, part: int = 0) -> str:
-        named = f"{kind}:{id}" if wire.storable_id(id) else f"byte:{self._line.offset}"
+        named = f"{kind}:{id}" if jsonl.storable_id(id) else f"byte:{self._line.offset}"
         return named if part == 0 else f"{named}:{part}"
 
     def _notice(self, code: str, text: str, **more: Any) -> None:
         self._put(self._new("notice", {"text": text, "code": code, **more}))
 
     def _unknown(self, value: dict[str, Any]) -> None:
-        self._put(self._new("notice", wire.unknown(value).body))
+        self._put(self._new("notice", jsonl.unknown(value).body))
 
 
 def title(prompt: str) -> str | None:
     """The first line of a prompt, shortened; None if it is empty or not fit for a title."""
     first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
-    return wire.storable_id(first if len(first) <= TITLE else first[: TITLE - 1] + "…")
+    return jsonl.storable_id(first if len(first) <= TITLE else first[: TITLE - 1] + "…")
 
 
 def _is_complete(turn: CodexTurn) -> bool:
@@ -445,12 +444,12 @@ class CodexRollout(CodexConversation):
         facts = self.facts
         if facts.records == 0 and entry.kind == "session_meta":
             facts.header = True
-            facts.header_id = wire.storable_id(entry.payload.get("id") or entry.payload.get("session_id"))
+            facts.header_id = jsonl.storable_id(entry.payload.get("id") or entry.payload.get("session_id"))
         self._count(entry.ordinal)
         if facts.thread_id is None:
-            facts.thread_id = wire.storable_id(entry.payload.get("thread_id"))
+            facts.thread_id = jsonl.storable_id(entry.payload.get("thread_id"))
         if entry.kind == "turn_context" or (entry.kind == "session_meta" and facts.cwd is None):
-            facts.cwd = wire.storable_id(entry.payload.get("cwd")) or facts.cwd
+            facts.cwd = jsonl.storable_id(entry.payload.get("cwd")) or facts.cwd
         if entry.kind == "response_item":
             self._item(entry.what, entry.payload, value)
         elif entry.kind == "event_msg":

@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from holdfast.agents.codex import inspect as judge
-from holdfast.agents.codex import sessions as opening
-from holdfast.agents.codex import sessions as places
+from holdfast.agents.codex import inspect, sessions
 from holdfast.agents.codex.events import CodexRollout
 from holdfast.agents.codex.records import STARTS
 from holdfast.model.event import Event, NewEvent, Origin
@@ -166,16 +164,16 @@ class CodexReader(TranscriptReader):
 
     def at_file(self, path: str) -> list[SessionRef]:
         """Any file counts as a rollout; `inspect` says what is wrong with it."""
-        return [places.session_ref(path)]
+        return [sessions.session_ref(path)]
 
     def with_id(self, root: str, native_id: str) -> list[SessionRef]:
         """The threads with this UUID."""
-        return [places.session_ref(path) for path in places.by_id(root, native_id)]
+        return [sessions.session_ref(path) for path in sessions.by_id(root, native_id)]
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All threads, or those whose last turn was in this folder."""
-        for path in places.rollouts(root):
-            ref = places.session_ref(path)
+        for path in sessions.rollouts(root):
+            ref = sessions.session_ref(path)
             if cwd is None or is_same_folder(ref.cwd, cwd):
                 yield ref
 
@@ -183,10 +181,10 @@ class CodexReader(TranscriptReader):
         """The events of the thread's rollout, in order."""
         fold = CodexRollout(self.agent, ref.native_id)
         try:
-            with opening.open_rollout(ref.path) as file:
+            with sessions.open_rollout(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
                     yield from fold.take(line)
-        except (OSError, opening.CompressedRollout) as problem:
+        except (OSError, sessions.CompressedRollout) as problem:
             yield self._unreadable(ref, problem)
         yield from fold.end()
 
@@ -196,7 +194,7 @@ class CodexReader(TranscriptReader):
         problems: list[TranscriptProblem] = []
         readable = True
         try:
-            with opening.open_rollout(ref.path) as file:
+            with sessions.open_rollout(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
                     fold.take(line)
         except FileNotFoundError:
@@ -205,13 +203,13 @@ class CodexReader(TranscriptReader):
         except OSError as problem:
             readable = False
             problems.append(TranscriptProblem("store_damaged", str(problem), {"path": ref.path}))
-        except opening.CompressedRollout as problem:
+        except sessions.CompressedRollout as problem:
             readable = False
             problems.append(TranscriptProblem("compressed", str(problem), {"path": ref.path}))
         fold.end()
         facts = fold.facts
         if readable:
-            problems += judge.find_problems(facts, ref.native_id)
+            problems += inspect.find_problems(facts, ref.native_id)
         if twins := [path for path in self._twins(ref) if path != ref.path]:
             problems.append(
                 TranscriptProblem("multiple_files", "more than one rollout has its id", {"others": twins})
@@ -228,7 +226,7 @@ class CodexReader(TranscriptReader):
 
     def is_sound(self, problems: Sequence[TranscriptProblem]) -> bool:
         """Whether a resume loses nothing and repeats nothing in spite of these problems."""
-        return judge.is_sound(problems)
+        return inspect.is_sound(problems)
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
         """The processes that hold the thread's lock."""
@@ -240,14 +238,14 @@ class CodexReader(TranscriptReader):
 
     def _twins(self, ref: SessionRef) -> list[str]:
         """All files with its id in their name, in the same sessions folder."""
-        if places.thread_in_name(ref.path) is None:
+        if sessions.thread_in_name(ref.path) is None:
             return []
         above = ref.path
         while above != os.path.dirname(above):
             above = os.path.dirname(above)
-            if os.path.basename(above) in places.FOLDERS:
-                paths = places.rollouts(os.path.dirname(above))
-                return [path for path in paths if places.thread_in_name(path) == ref.native_id]
+            if os.path.basename(above) in sessions.FOLDERS:
+                paths = sessions.rollouts(os.path.dirname(above))
+                return [path for path in paths if sessions.thread_in_name(path) == ref.native_id]
         return []
 
     def _unreadable(self, ref: SessionRef, problem: Exception) -> NewEvent:

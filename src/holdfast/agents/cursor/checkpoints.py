@@ -15,7 +15,7 @@ from holdfast.agents.cursor import tool_calls
 from holdfast.agents.cursor.protobuf import ProtobufMessage
 from holdfast.agents.cursor.tool_calls import streams
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import TranscriptProblem
 
 Blobs = Callable[[str], bytes | None]  # a blob by the hex of its sha256
@@ -39,9 +39,9 @@ class PromptMessages:
             if message is None:
                 self.missing.append(blob_id)
                 continue
-            self.last_role = lines.text_field(message, "role")
+            self.last_role = jsonl.text_field(message, "role")
             for part in parts(message):
-                if call := lines.text_field(part, "toolCallId"):
+                if call := jsonl.text_field(part, "toolCallId"):
                     into = self._results if part.get("type") == "tool-result" else self._calls
                     into.setdefault(call, blob_id)
 
@@ -62,7 +62,7 @@ class PromptMessages:
 
 def read(data: bytes | None) -> dict[str, Any] | None:
     """The message in a blob; None if there is none."""
-    value = lines.parse(data) if data is not None else None
+    value = jsonl.parse(data) if data is not None else None
     return value if isinstance(value, dict) else None
 
 
@@ -294,9 +294,9 @@ class CheckpointGraph:
                 continue
             asked = (prompts.call(call) if call else None) or {}
             name = (
-                lines.text_field(value, "toolName")
-                or lines.text_field(value, "name")
-                or lines.text_field(asked, "toolName")
+                jsonl.text_field(value, "toolName")
+                or jsonl.text_field(value, "name")
+                or jsonl.text_field(asked, "toolName")
             )
             arguments = value.get("args") or asked.get("args") or value.get("input") or {"pending": text}
             call = call or f"pending:{number}"
@@ -312,19 +312,19 @@ class CheckpointGraph:
         names: dict[str, str] = {}
         for number, blob_id in enumerate(prompts.ids):
             message = read(self._blob(blob_id)) or {}
-            role = lines.text_field(message, "role")
+            role = jsonl.text_field(message, "role")
             for at, part in enumerate(parts(message)):
                 # The number is needed too: the same text said twice is one blob.
                 record = f"prompt:{number}:{blob_id[:16]}:{at}"
-                kind, text = lines.text_field(part, "type"), lines.text_field(part, "text")
-                call = lines.text_field(part, "toolCallId") or record
+                kind, text = jsonl.text_field(part, "type"), jsonl.text_field(part, "text")
+                call = jsonl.text_field(part, "toolCallId") or record
                 if kind == "tool-call":
-                    names[call] = self._open[call] = lines.text_field(part, "toolName") or "tool"
+                    names[call] = self._open[call] = jsonl.text_field(part, "toolName") or "tool"
                     self._calls.add(call)
                     body = {"call": call, "name": names[call], "input": part.get("args") or {}}
                     yield NewEvent("tool_progress", body, origin=self._origin(record))
                 elif kind == "tool-result":
-                    name = names.get(call) or lines.text_field(part, "toolName") or "tool"
+                    name = names.get(call) or jsonl.text_field(part, "toolName") or "tool"
                     if self._open.pop(call, None) is None:
                         yield TranscriptProblem("orphan_result", "a result without its call", {"call": call})
                     outcome = "error" if part.get("isError") else "ok"
@@ -340,7 +340,7 @@ class CheckpointGraph:
         """An end for each open call of this turn."""
         events = []
         for call, name in self._open.items():
-            body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
+            body = {"call": call, "name": name, "outcome": "interrupted", "output": jsonl.UNKNOWN_OUTCOME}
             events.append(NewEvent("tool_summary", body))
         self._open = {}
         return events
@@ -353,4 +353,4 @@ class CheckpointGraph:
         return NewEvent("notice", {"text": text, "code": code, **facts}, origin=self._origin(record))
 
     def _origin(self, record: str) -> Origin | None:
-        return lines.origin(AGENT, self._native_id, record)
+        return jsonl.origin(AGENT, self._native_id, record)

@@ -12,12 +12,11 @@ import apsw
 import msgspec
 
 from holdfast.agents.cursor import sqlite_rows
-from holdfast.agents.cursor import sqlite_rows as sql
 from holdfast.agents.cursor.checkpoints import CheckpointGraph
 from holdfast.agents.cursor.protobuf import ProtobufMessage
 from holdfast.agents.cursor.sessions import ACP, LEGACY, META, chats_folder_name
 from holdfast.model.event import NewEvent
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import TranscriptProblem
 
 Item = NewEvent | TranscriptProblem
@@ -40,18 +39,18 @@ def header(path: str, form: str) -> CliStoreHeader:
     """The header of a store; an empty one if it cannot be read."""
     cwd = _acp_cwd(path)[1] if form == ACP else None
     try:
-        with sql.open_database(path) as db:
+        with sqlite_rows.open_database(path) as db:
             meta = sqlite_rows.meta(db) or {}
             get = sqlite_rows.blobs_in(db)
-            state = ProtobufMessage(get(lines.text_field(meta, "latestRootBlobId")) or b"")
+            state = ProtobufMessage(get(jsonl.text_field(meta, "latestRootBlobId")) or b"")
             if form == LEGACY:
                 near = [get(b.hex()) for b in [*state.many(_PROMPTS)[:_LOOKED_AT], *_first_steps(state, get)]]
                 cwd = _cwd_by_hash(
                     [data for data in near if data], os.path.basename(os.path.dirname(os.path.dirname(path)))
                 )
             return CliStoreHeader(
-                id=lines.storable_id(meta.get("agentId")),
-                name=lines.storable_id(meta.get("name")),
+                id=jsonl.storable_id(meta.get("agentId")),
+                name=jsonl.storable_id(meta.get("name")),
                 cwd=cwd,
                 turns=tuple(turn.hex() for turn in state.many(_TURNS)),
             )
@@ -68,8 +67,8 @@ def read_conversation(path: str, form: str, native_id: str) -> Iterator[Item]:
         elif cwd is None:
             yield TranscriptProblem("bad_header", "its meta.json has no cwd", {})
     try:
-        with sql.open_database(path) as db:
-            if missing := sqlite_rows.TABLES - sql.tables(db):
+        with sqlite_rows.open_database(path) as db:
+            if missing := sqlite_rows.TABLES - sqlite_rows.tables(db):
                 yield TranscriptProblem(
                     "schema_unknown", f"the store has no table {', '.join(sorted(missing))}", {"path": path}
                 )
@@ -88,9 +87,9 @@ def _check_owner(db: apsw.Connection, meta: dict[str, Any] | None, native_id: st
         return
     agent_id = meta.get("agentId")
     if agent_id != native_id:
-        text = f"the store belongs to {lines.storable_id(agent_id) or 'nobody'}, not to {native_id}"
-        yield TranscriptProblem("session_id_mismatch", text, {"agentId": lines.storable_id(agent_id)})
-    if root := lines.text_field(meta, "latestRootBlobId"):
+        text = f"the store belongs to {jsonl.storable_id(agent_id) or 'nobody'}, not to {native_id}"
+        yield TranscriptProblem("session_id_mismatch", text, {"agentId": jsonl.storable_id(agent_id)})
+    if root := jsonl.text_field(meta, "latestRootBlobId"):
         yield from CheckpointGraph(native_id, root, sqlite_rows.blobs_in(db)).story()
     else:
         yield TranscriptProblem("empty", "the store has no conversation yet", {})
@@ -99,8 +98,8 @@ def _check_owner(db: apsw.Connection, meta: dict[str, Any] | None, native_id: st
 def _acp_cwd(path: str) -> tuple[bool, str | None]:
     """Whether there is a meta.json, and its cwd."""
     with suppress(OSError), open(os.path.join(os.path.dirname(path), META), "rb") as file:
-        value = lines.parse(file.read(_LONGEST_META))
-        return True, lines.storable_id(value.get("cwd")) if isinstance(value, dict) else None
+        value = jsonl.parse(file.read(_LONGEST_META))
+        return True, jsonl.storable_id(value.get("cwd")) if isinstance(value, dict) else None
     return False, None
 
 

@@ -10,7 +10,6 @@ from holdfast.agents.cursor.checkpoints import parts, user_text
 from holdfast.agents.cursor.sdk_runs import AGENT
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as lines
 from holdfast.transcripts.reader import TranscriptProblem
 
 Item = NewEvent | TranscriptProblem
@@ -54,12 +53,12 @@ class _JsonlTranscript:
             yield TranscriptProblem(
                 "store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path}
             )
-        yield from self._ended("interrupted", lines.UNKNOWN_OUTCOME)
+        yield from self._ended("interrupted", jsonl.UNKNOWN_OUTCOME)
 
     def _hear(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
         kind, role, message = (
-            lines.text_field(record, "type"),
-            lines.text_field(record, "role"),
+            jsonl.text_field(record, "type"),
+            jsonl.text_field(record, "role"),
             record.get("message"),
         )
         if role in ("user", "assistant") and isinstance(message, dict):
@@ -71,12 +70,12 @@ class _JsonlTranscript:
         elif kind == "metadata":
             return
         else:
-            yield self._event("notice", lines.unknown(record).body, name)
+            yield self._event("notice", jsonl.unknown(record).body, name)
 
     def _part(self, role: str, part: dict[str, Any], name: str) -> Iterator[NewEvent]:
-        kind = lines.text_field(part, "type")
+        kind = jsonl.text_field(part, "type")
         if kind == "tool_use":
-            call, tool = f"{self._native_id}:{name}", lines.text_field(part, "name") or "tool"
+            call, tool = f"{self._native_id}:{name}", jsonl.text_field(part, "name") or "tool"
             self._open[call] = tool
             yield self._event(
                 "tool_progress", {"call": call, "name": tool, "input": part.get("input") or {}}, name
@@ -89,7 +88,7 @@ class _JsonlTranscript:
             yield self._event(role, {"text": text}, name)
 
     def _turn_ended(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
-        status = lines.text_field(record, "status")
+        status = jsonl.text_field(record, "status")
         if status == "success":
             yield from self._ended("ok", NOT_KEPT)
             return
@@ -97,7 +96,7 @@ class _JsonlTranscript:
         why = (
             error
             if isinstance(error, str)
-            else lines.text_field(error, "message")
+            else jsonl.text_field(error, "message")
             if isinstance(error, dict)
             else ""
         )
@@ -108,20 +107,20 @@ class _JsonlTranscript:
         elif status == "aborted":
             yield self._event("notice", {"text": why or "the turn was canceled", "code": "cancelled"}, name)
         else:
-            yield self._event("notice", lines.unknown(record).body, name)
-        yield from self._ended("interrupted", lines.UNKNOWN_OUTCOME)
+            yield self._event("notice", jsonl.unknown(record).body, name)
+        yield from self._ended("interrupted", jsonl.UNKNOWN_OUTCOME)
 
     def _ended(self, outcome: str, output: str) -> Iterator[NewEvent]:
         for call, name in self._open.items():
             body: dict[str, Any] = {"call": call, "name": name, "outcome": outcome, "output": output}
             if outcome == "ok":
                 body["kept"] = False
-            origin = lines.origin(AGENT, self._native_id, f"{call}:end") if outcome == "ok" else None
+            origin = jsonl.origin(AGENT, self._native_id, f"{call}:end") if outcome == "ok" else None
             yield NewEvent("tool_summary", body, origin=origin)
         self._open = {}
 
     def _event(self, kind: str, body: dict[str, Any], name: str) -> NewEvent:
-        return NewEvent(kind, body, origin=lines.origin(AGENT, self._native_id, name))
+        return NewEvent(kind, body, origin=jsonl.origin(AGENT, self._native_id, name))
 
 
 class _TextTranscript:
@@ -141,7 +140,7 @@ class _TextTranscript:
     def events(self) -> Iterator[Item]:
         try:
             with open(self._path, "rb") as file:
-                for number, raw in enumerate(iter(lambda: file.readline(lines.LONGEST), b"")):
+                for number, raw in enumerate(iter(lambda: file.readline(jsonl.LONGEST), b"")):
                     yield from self._hear(raw.decode(errors="replace").rstrip("\r\n"), number)
         except OSError as problem:
             yield TranscriptProblem(
@@ -149,7 +148,7 @@ class _TextTranscript:
             )
         yield from self._flush()
         for call, name in self._open:
-            body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
+            body = {"call": call, "name": name, "outcome": "interrupted", "output": jsonl.UNKNOWN_OUTCOME}
             yield NewEvent("tool_summary", body)
 
     def _hear(self, text: str, number: int) -> Iterator[NewEvent]:
@@ -163,7 +162,7 @@ class _TextTranscript:
                 self._lines.append(rest)
             return
         self._size += len(text)
-        if self._size <= lines.LONGEST:
+        if self._size <= jsonl.LONGEST:
             self._lines.append(text)
 
     def _flush(self) -> Iterator[NewEvent]:
@@ -192,7 +191,7 @@ class _TextTranscript:
         elif side and (text := user_text(text) if side == "user" else text):
             yield self._event("thinking" if mark else side, {"text": text}, name)
         elif not side and text:
-            yield self._event("notice", {"text": text[: lines.SHOWN], "code": "unknown_record"}, name)
+            yield self._event("notice", {"text": text[: jsonl.SHOWN], "code": "unknown_record"}, name)
 
     def _event(self, kind: str, body: dict[str, Any], name: str) -> NewEvent:
-        return NewEvent(kind, body, origin=lines.origin(AGENT, self._native_id, name))
+        return NewEvent(kind, body, origin=jsonl.origin(AGENT, self._native_id, name))

@@ -11,15 +11,14 @@ from typing import Any
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.cursor import cli_store, display_transcript, sdk_store
-from holdfast.agents.cursor import sessions as places
+from holdfast.agents.cursor import cli_store, display_transcript, sdk_store, sessions
 from holdfast.agents.cursor.sdk_sqlite import SdkSqliteStore, blobs_path
 from holdfast.agents.cursor.sdk_store import SdkJsonlStore
 from holdfast.agents.cursor.sessions import ACP, LEGACY, SDK_JSONL, SDK_SQLITE, TRANSCRIPT, StoreLocation
 from holdfast.errors import HoldfastError
 from holdfast.model.event import NewEvent
 from holdfast.process import open_files
-from holdfast.process import table as tree
+from holdfast.process import table as process_table
 from holdfast.transcripts.reader import (
     Inspection,
     SessionRef,
@@ -134,10 +133,10 @@ def _last_turn_problems(
 _MARK = "__cursor_command"
 
 
-def surviving_shells(table: tree.Table, cwd: str) -> list[int]:
+def surviving_shells(table: process_table.Table, cwd: str) -> list[int]:
     """The shells in this folder, and what they started."""
     shells = [p for p in table.values() if _MARK in p.command and p.pid != os.getpid() and _is_in(p.pid, cwd)]
-    return [p.pid for p in [*shells, *tree.below(table, shells)]]
+    return [p.pid for p in [*shells, *process_table.below(table, shells)]]
 
 
 def _is_in(pid: int, cwd: str) -> bool:
@@ -174,19 +173,19 @@ class CursorReader(TranscriptReader):
         a transcript.
         """
         refs: list[SessionRef] = []
-        if places.is_id(name):
-            for location in places.stores_at(root):
+        if sessions.is_id(name):
+            for location in sessions.stores_at(root):
                 if location.form in _SDK or _name(location) == name:
                     refs += [ref for ref in _refs_in(location) if ref.native_id == name]
         if not refs and os.path.exists(name):
-            for location in places.stores_at(name):
+            for location in sessions.stores_at(name):
                 refs += _refs_in(location)
         return _best(refs)
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one cwd. A damaged file does not hide the others."""
         by_id: dict[str, list[SessionRef]] = {}
-        for location in places.stores_at(root):
+        for location in sessions.stores_at(root):
             if cwd is None or location.form in (*_SDK, ACP) or _may_be_of(location, cwd):
                 for ref in _refs_in(location, cwd):
                     if cwd is None or is_same_folder(ref.cwd, cwd):
@@ -223,8 +222,8 @@ class CursorReader(TranscriptReader):
 
     def tools(self, root: str, ref: SessionRef) -> list[int]:
         """What those processes started, and shells that outlived them."""
-        table = tree.table()
-        pids = {p.pid for owner in self.owners(root, ref) for p in tree.descendants(table, owner)}
+        table = process_table.table()
+        pids = {p.pid for owner in self.owners(root, ref) for p in process_table.descendants(table, owner)}
         if ref.cwd is not None and (dangling := self.inspect(ref).dangling):
             pids.update(surviving_shells(table, ref.cwd), open_files.commands(dangling, ref.cwd))
         return sorted(pids)
@@ -263,7 +262,7 @@ def _refs_in(location: StoreLocation, cwd: str | None = None) -> list[SessionRef
         # A store with another file name holds its own id.
         native_id = (
             _name(location)
-            if os.path.basename(location.path) == places.STORE
+            if os.path.basename(location.path) == sessions.STORE
             else header.id or _name(location)
         )
         known = header.cwd or (cwd if location.form == LEGACY else None)
@@ -302,17 +301,17 @@ def _session_ref(
 
 def _name(location: StoreLocation) -> str:
     """The session id in a store's path."""
-    if location.form == TRANSCRIPT or os.path.basename(location.path) != places.STORE:
+    if location.form == TRANSCRIPT or os.path.basename(location.path) != sessions.STORE:
         return os.path.splitext(os.path.basename(location.path))[0]
     return os.path.basename(os.path.dirname(location.path))
 
 
 def _may_be_of(location: StoreLocation, cwd: str) -> bool:
     if location.form == LEGACY:
-        return os.path.basename(os.path.dirname(os.path.dirname(location.path))) == places.chats_folder_name(
-            cwd
-        )
-    return places.project(location.path) == places.slug(cwd)
+        return os.path.basename(
+            os.path.dirname(os.path.dirname(location.path))
+        ) == sessions.chats_folder_name(cwd)
+    return sessions.project(location.path) == sessions.slug(cwd)
 
 
 def _best(refs: Iterable[SessionRef]) -> list[SessionRef]:

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.agents.acp.content import join_surrogates
 from holdfast.agents.cursor import tool_calls
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import TranscriptProblem
 
 AGENT = "cursor"
@@ -122,7 +122,7 @@ class SdkRunEvents:
             yield TranscriptProblem("schema_unknown", "an event has an unknown schema", evidence)
         content = payload.get("message")
         if payload.get("type") == "result":
-            self._end(lines.text_field(payload, "status"), lines.text_field(payload, "errorCode"))
+            self._end(jsonl.text_field(payload, "status"), jsonl.text_field(payload, "errorCode"))
         elif payload.get("type") == "sdk_message" and isinstance(content, dict):
             yield from self._hear(message, content)
         else:
@@ -137,7 +137,7 @@ class SdkRunEvents:
                 "call": call["call"],
                 "name": call["name"],
                 "outcome": "interrupted",
-                "output": lines.UNKNOWN_OUTCOME,
+                "output": jsonl.UNKNOWN_OUTCOME,
             }
             yield NewEvent("tool_summary", body, at=self.run.at)
 
@@ -175,7 +175,7 @@ class SdkRunEvents:
     def _hear(
         self, message: SdkRunMessage, content: dict[str, Any]
     ) -> Iterator[NewEvent | TranscriptProblem]:
-        kind = lines.text_field(content, "type")
+        kind = jsonl.text_field(content, "type")
         if kind == "status":
             self._status(content)
             return
@@ -192,13 +192,13 @@ class SdkRunEvents:
                 message, "assistant", tool_calls.content(content.get("message"), names=False)
             )
         elif kind == "thinking":
-            yield from self._piece(message, "thinking", lines.text_field(content, "text"))
+            yield from self._piece(message, "thinking", jsonl.text_field(content, "text"))
             if content.get("thinking_duration_ms") is not None:
                 yield from self._flush()
         elif kind == "tool_call":
             yield from self._flush()
             yield from self._call(message, content)
-        elif kind == "task" and (text := lines.text_field(content, "text")):
+        elif kind == "task" and (text := jsonl.text_field(content, "text")):
             yield from self._flush()
             yield self._event(message, "notice", {"text": text, "code": "task"})
         else:
@@ -210,7 +210,7 @@ class SdkRunEvents:
             return
         self.began = self._asked = True
         text = self._prompt(self.run) if self._prompt is not None else None
-        origin = lines.origin(AGENT, self._agent, f"{self.run.id}:prompt")
+        origin = jsonl.origin(AGENT, self._agent, f"{self.run.id}:prompt")
         if text is not None:
             yield NewEvent("user", {"text": text}, at=message.at, origin=origin)
         else:
@@ -234,13 +234,13 @@ class SdkRunEvents:
     def _call(
         self, message: SdkRunMessage, content: dict[str, Any]
     ) -> Iterator[NewEvent | TranscriptProblem]:
-        call = lines.text_field(content, "call_id") or f"{self.run.id}:{message.seq}"
+        call = jsonl.text_field(content, "call_id") or f"{self.run.id}:{message.seq}"
         running = content.get("status") == "running"
         if not running and call in self._finished_calls and call not in self.open:
             evidence = {"run": self.run.id, "call": call}
             yield TranscriptProblem("duplicate_result", "a call ended twice", evidence)
             return
-        name = lines.text_field(content, "name") or "tool"
+        name = jsonl.text_field(content, "name") or "tool"
         if call not in self.open:
             self.open[call] = {"call": call, "name": name, "input": content.get("args") or {}}
             part = "" if running else ":call"
@@ -253,7 +253,7 @@ class SdkRunEvents:
         yield self._event(message, "tool_summary", body)
 
     def _status(self, content: dict[str, Any]) -> None:
-        self._end(lines.text_field(content, "status"), lines.text_field(content, "message"))
+        self._end(jsonl.text_field(content, "status"), jsonl.text_field(content, "message"))
 
     def _end(self, status: str, text: str) -> None:
         if status.upper() in TERMINAL:
@@ -265,7 +265,7 @@ class SdkRunEvents:
         """An event for an unsuccessful end; a row may know of one that its log lacks."""
         run = self.run
         ended = run.status if run.status in TERMINAL else self.ended
-        at, origin = run.at, lines.origin(AGENT, self._agent, f"{run.id}:end")
+        at, origin = run.at, jsonl.origin(AGENT, self._agent, f"{run.id}:end")
         if ended == ERROR:
             text = self._told or run.error or "the run ended in an error"
             yield NewEvent("error", {"text": text, "code": "run_error"}, at=at, origin=origin)
@@ -279,11 +279,11 @@ class SdkRunEvents:
 
     def _unknown(self, message: SdkRunMessage, content: dict[str, Any]) -> Iterator[NewEvent]:
         yield from self._flush()
-        odd = lines.unknown(content)
+        odd = jsonl.unknown(content)
         yield self._event(message, odd.kind, odd.body)
 
     def _event(self, message: SdkRunMessage, kind: str, body: dict[str, Any], part: str = "") -> NewEvent:
         return NewEvent(kind, body, at=message.at, origin=self._origin(message, part))
 
     def _origin(self, message: SdkRunMessage, part: str) -> Origin | None:
-        return lines.origin(AGENT, self._agent, f"{self.run.id}:{message.seq}{part}")
+        return jsonl.origin(AGENT, self._agent, f"{self.run.id}:{message.seq}{part}")

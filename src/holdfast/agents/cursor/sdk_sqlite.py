@@ -16,7 +16,7 @@ from holdfast.agents.cursor.checkpoints import Blobs
 from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage
 from holdfast.agents.cursor.sdk_store import Item, SdkAgent, message_of, orphans, run_of
 from holdfast.agents.cursor.sqlite_rows import blobs_in
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import TranscriptProblem
 
 TABLES = frozenset({"agents", "runs", "run_events"})
@@ -65,27 +65,27 @@ class SdkSqliteStore:
         """All agents, including those of which only a run is left."""
         known = set()
         for row in self._rows("agents", _AGENT):
-            if (agent_id := lines.storable_id(row["agent_id"])) is None:
+            if (agent_id := jsonl.storable_id(row["agent_id"])) is None:
                 continue
             known.add(agent_id)
-            reference = lines.parse(_bytes(row["latest_checkpoint_ref_json"]))
+            reference = jsonl.parse(_bytes(row["latest_checkpoint_ref_json"]))
             yield SdkAgent(
                 id=agent_id,
-                cwd=lines.storable_id(row["workspace_ref"]),
-                name=lines.storable_id(row["name"]),
-                status=lines.text_field(row, "status").upper(),
-                active_run=lines.storable_id(row["active_run_id"]),
-                root=lines.storable_id(reference.get("blobId")) if isinstance(reference, dict) else None,
+                cwd=jsonl.storable_id(row["workspace_ref"]),
+                name=jsonl.storable_id(row["name"]),
+                status=jsonl.text_field(row, "status").upper(),
+                active_run=jsonl.storable_id(row["active_run_id"]),
+                root=jsonl.storable_id(reference.get("blobId")) if isinstance(reference, dict) else None,
                 updated=timestamps.of(row["updated_at"]),
             )
         for row in self._rows("runs", ("agent_id",), "group by agent_id"):
-            if (agent_id := lines.storable_id(row["agent_id"])) is not None and agent_id not in known:
+            if (agent_id := jsonl.storable_id(row["agent_id"])) is not None and agent_id not in known:
                 yield SdkAgent(id=agent_id, has_row=False)
 
     def runs(self, agent: str) -> list[SdkRun]:
         """Its runs in the order of their turns."""
         runs = [
-            run_of(row, lambda name: name, lines.storable_id(row["error_code"]))
+            run_of(row, lambda name: name, jsonl.storable_id(row["error_code"]))
             for row in self._run_rows(agent)
         ]
         return sorted((run for run in runs if run is not None), key=lambda run: run.turn)
@@ -99,9 +99,9 @@ class SdkSqliteStore:
             for seq, payload, reference, at in self._db.execute(query, (run.id,)):
                 if seq is None:
                     continue
-                parsed = lines.parse(_bytes(payload))
+                parsed = jsonl.parse(_bytes(payload))
                 if payload is None and reference is not None:
-                    parsed = lines.notice_event(
+                    parsed = jsonl.notice_event(
                         "missing_blob", "the payload of this event is stored elsewhere"
                     )
                 yield message_of(seq, _text(at), parsed)
@@ -115,7 +115,7 @@ class SdkSqliteStore:
             query += " where run_id not in (select run_id from runs) group by run_id"
             try:
                 for run, count, payload in self._db.execute(query):
-                    parsed = lines.parse(_bytes(payload))
+                    parsed = jsonl.parse(_bytes(payload))
                     if isinstance(parsed, dict) and parsed.get("agentId") == agent:
                         yield from orphans(agent, str(run), count)
             except (apsw.Error, UnicodeDecodeError) as problem:

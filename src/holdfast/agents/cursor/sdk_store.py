@@ -15,7 +15,6 @@ from holdfast.agents.cursor.checkpoints import Blobs, CheckpointGraph
 from holdfast.agents.cursor.sdk_runs import AGENT, TERMINAL, SdkRun, SdkRunMessage, runs_with_problems
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as lines
 from holdfast.transcripts.reader import TranscriptProblem
 
 Item = NewEvent | TranscriptProblem
@@ -100,7 +99,7 @@ def agent_problems(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProbl
 
 def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None = None) -> SdkRun | None:
     """A run from its row; None if it has no id."""
-    run_id, turn = lines.storable_id(row.get(names("run_id"))), row.get(names("turn_number"))
+    run_id, turn = jsonl.storable_id(row.get(names("run_id"))), row.get(names("turn_number"))
     if run_id is None:
         return None
     ended = ("endedAt", "finished_at", "cancelled_at", "expired_at", "updatedAt", "updated_at")
@@ -108,8 +107,8 @@ def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None =
     return SdkRun(
         id=run_id,
         turn=turn if type(turn) is int and abs(turn) < _MOST_TURNS else 0,
-        status=lines.text_field(row, "status").upper(),
-        request=lines.storable_id(row.get(names("request_id"))),
+        status=jsonl.text_field(row, "status").upper(),
+        request=jsonl.storable_id(row.get(names("request_id"))),
         error=error,
         at=next((at for at in times if at is not None), None),
     )
@@ -179,7 +178,7 @@ class SdkJsonlStore:
                 yield message_of(entry.seq, None, entry.odd)
             elif (row := self._event(entry)) is not None:
                 payload = row.get("payload")
-                odd = lines.notice_event("bad_line", "an event without a payload")
+                odd = jsonl.notice_event("bad_line", "an event without a payload")
                 yield message_of(
                     entry.seq, row.get("createdAt"), payload if isinstance(payload, dict) else odd
                 )
@@ -215,7 +214,7 @@ class SdkJsonlStore:
                 row = _read(file, *offsets[blob]) if blob in offsets else None
                 with suppress(ValueError):
                     return (
-                        base64.b64decode(lines.text_field(row, "dataBase64"), validate=True)
+                        base64.b64decode(jsonl.text_field(row, "dataBase64"), validate=True)
                         if row is not None
                         else None
                     )
@@ -227,7 +226,7 @@ class SdkJsonlStore:
 
     def _rows(self) -> None:
         for row in self._read(AGENTS):
-            if (agent_id := lines.storable_id(row.get("agentId"))) is None:
+            if (agent_id := jsonl.storable_id(row.get("agentId"))) is None:
                 self._problems.append(
                     TranscriptProblem("bad_line", "an agent's row without an id", {"file": AGENTS})
                 )
@@ -235,19 +234,19 @@ class SdkJsonlStore:
             checkpoint = row.get("latestCheckpoint")
             self._agents[agent_id] = SdkAgent(
                 id=agent_id,
-                cwd=lines.storable_id(row.get("cwd")),
-                name=lines.storable_id(row.get("name")),
-                status=lines.text_field(row, "status").upper(),
-                active_run=lines.storable_id(row.get("activeRunId")),
-                root=lines.storable_id(checkpoint.get("rootBlobId"))
+                cwd=jsonl.storable_id(row.get("cwd")),
+                name=jsonl.storable_id(row.get("name")),
+                status=jsonl.text_field(row, "status").upper(),
+                active_run=jsonl.storable_id(row.get("activeRunId")),
+                root=jsonl.storable_id(checkpoint.get("rootBlobId"))
                 if isinstance(checkpoint, dict)
                 else None,
                 updated=timestamps.of(row.get("updatedAt")),
             )
         for row in self._read(RUNS):
-            agent = lines.storable_id(row.get("agentId"))
+            agent = jsonl.storable_id(row.get("agentId"))
             reason = row.get("error")
-            error = lines.text_field(reason, "message") if isinstance(reason, dict) else reason
+            error = jsonl.text_field(reason, "message") if isinstance(reason, dict) else reason
             run = run_of(row, lambda name: _CAMEL[name], error if isinstance(error, str) and error else None)
             if run is None or agent is None:
                 self._problems.append(
@@ -294,7 +293,7 @@ class SdkJsonlStore:
         odds: list[tuple[str | None, int, jsonl.JsonlLine]] = []
         for line in jsonl.read(self._events, _STARTS[EVENTS]):
             value = line.value
-            run_id = lines.storable_id(value.get("runId")) if value is not None else None
+            run_id = jsonl.storable_id(value.get("runId")) if value is not None else None
             number = value.get("seq") if value is not None else None
             if value is None or run_id is None or type(number) is not int:
                 odds.append((run, seq + 1, line))
@@ -309,7 +308,7 @@ class SdkJsonlStore:
             self._index.setdefault(run, []).append(_LogEntry(seq, line.offset, line.size))
             if run not in self._runs and run not in self._owners:
                 payload = value.get("payload")
-                owner = lines.storable_id(payload.get("agentId")) if isinstance(payload, dict) else None
+                owner = jsonl.storable_id(payload.get("agentId")) if isinstance(payload, dict) else None
                 self._owners[run] = owner or ""
         for place, following, line in odds:
             odd = jsonl.notice(line, AGENT, "") if line.value is None else _no_event(line)
@@ -329,17 +328,17 @@ class SdkJsonlStore:
 def orphans(agent: str, run: str, count: int) -> Iterator[Item]:
     """Events of a run without a row, which the SDK no longer knows."""
     text = f"{count} events belong to a run without a row"
-    origin = lines.origin(AGENT, agent, f"{run}:orphans")
+    origin = jsonl.origin(AGENT, agent, f"{run}:orphans")
     yield NewEvent("notice", {"text": text, "code": "orphan_events", "run": run}, origin=origin)
     yield TranscriptProblem("orphan_events", text, {"run": run, "events": count})
 
 
 def _no_event(line: jsonl.JsonlLine) -> NewEvent:
-    odd = lines.unknown(line.value or {})
+    odd = jsonl.unknown(line.value or {})
     return NewEvent(odd.kind, {**odd.body, "code": "bad_line"})
 
 
 def _read(file: BinaryIO, offset: int, size: int) -> dict[str, Any] | None:
     file.seek(offset)
-    value = lines.parse(file.read(size))
+    value = jsonl.parse(file.read(size))
     return value if isinstance(value, dict) else None

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import apsw
 
 from holdfast.agents.cursor import sdk_sqlite, sdk_store, sqlite_rows
-from holdfast.agents.cursor import sqlite_rows as sql
 from holdfast.errors import HoldfastError
 
 SDK_SQLITE, SDK_JSONL, ACP, LEGACY, TRANSCRIPT = (
@@ -144,8 +143,8 @@ def _form(path: str) -> str | None:
         with open(path, "rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 return None
-        with sql.open_database(path) as db:
-            tables = sql.tables(db)
+        with sqlite_rows.open_database(path) as db:
+            tables = sqlite_rows.tables(db)
     except (OSError, apsw.Error, HoldfastError):
         return None
     if tables >= sdk_sqlite.TABLES:

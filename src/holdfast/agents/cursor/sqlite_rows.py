@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from holdfast.agents.cursor.checkpoints import Blobs
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.sqlite_snapshot import open_copy, snapshot
 
 
@@ -81,7 +81,7 @@ def meta(db: apsw.Connection) -> dict[str, Any] | None:
         )
     ]
     for value in rows:
-        parsed = lines.parse(_plain(value)) if isinstance(value, bytes) else None
+        parsed = jsonl.parse(_plain(value)) if isinstance(value, bytes) else None
         if isinstance(parsed, dict) and ("latestRootBlobId" in parsed or "agentId" in parsed):
             return parsed
     return None

@@ -9,7 +9,6 @@ from typing import Any
 from holdfast import timestamps
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.reader import (
     Inspection,
     SessionRef,
@@ -123,7 +122,7 @@ class _DemoEvents:
             case "end":
                 self._end(record)
             case _ if kind not in QUIET:
-                yield wire.unknown(record)
+                yield jsonl.unknown(record)
 
     def _result(self, record: dict[str, Any], origin: Origin) -> NewEvent:
         call = str(record.get("call"))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from holdfast.agents.gemini import messages as said
+from holdfast.agents.gemini import messages
 from holdfast.agents.gemini.log import LogMessage, MessageRef, MutationLog
 from holdfast.agents.gemini.messages import GeminiToolCall, GeminiToolResponse
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.jsonl import JsonlLine
 
 UNKNOWN = "The outcome is unknown: the history holds no result."
@@ -30,11 +29,11 @@ class PieceReader:
     def raw(self, ref: MessageRef) -> bytes:
         """The bytes of a piece, up to the length limit of a line."""
         self._file.seek(ref.offset)
-        return self._file.read(min(ref.size, wire.LONGEST))
+        return self._file.read(min(ref.size, jsonl.LONGEST))
 
     def value(self, ref: MessageRef) -> dict[str, Any]:
         """The object in a piece; empty if the file has changed since."""
-        value = wire.parse(self.raw(ref))
+        value = jsonl.parse(self.raw(ref))
         return value if isinstance(value, dict) else {}
 
     def message(self, ref: MessageRef) -> dict[str, Any]:
@@ -86,7 +85,7 @@ class GeminiEventBuilder:
         if entry.calls_ref is None:
             return []
         message = self._pieces.message(entry.calls_ref)
-        calls = said.completed_calls(message) if entry.are_told else said.requested_calls(message)
+        calls = messages.completed_calls(message) if entry.are_told else messages.requested_calls(message)
         return [call if call.outcome is not None else self._with_result(call) for call in calls]
 
     def _entry(self, entry: LogMessage) -> Iterator[NewEvent]:
@@ -95,7 +94,7 @@ class GeminiEventBuilder:
         elif entry.kind == "result":
             yield from self._results(entry)
         elif entry.kind == "synthetic":
-            yield self._new("notice", {"text": said.INTERRUPTED, "code": "synthetic_reply"}, entry)
+            yield self._new("notice", {"text": messages.INTERRUPTED, "code": "synthetic_reply"}, entry)
         elif entry.kind in ("info", "warning", "error"):
             yield from self._program(entry)
         elif entry.kind != "context":
@@ -103,11 +102,11 @@ class GeminiEventBuilder:
 
     def _said(self, entry: LogMessage) -> Iterator[NewEvent]:
         if entry.thoughts_ref is not None:
-            thought = said.thoughts(self._pieces.message(entry.thoughts_ref))
+            thought = messages.thoughts(self._pieces.message(entry.thoughts_ref))
             if thought.strip():
                 yield self._new("thinking", {"text": thought}, entry, ":thought")
         if entry.has_text:
-            text = said.text(self._pieces.message(entry.ref))
+            text = messages.text(self._pieces.message(entry.ref))
             if text.strip():
                 yield self._new("user" if entry.kind == "user" else "assistant", {"text": text}, entry)
         calls = [call for call in self.calls(entry) if call.id not in self._begun]
@@ -137,14 +136,14 @@ class GeminiEventBuilder:
 
     def _results(self, entry: LogMessage) -> Iterator[NewEvent]:
         """Results without a call; the others are emitted with their calls."""
-        for response in said.responses(self._pieces.message(entry.ref)):
+        for response in messages.responses(self._pieces.message(entry.ref)):
             if response.id and response.id not in self._begun:
                 self._begun.add(response.id)
                 call = GeminiToolCall(response.id, response.name, None, _outcome(response), response.output)
                 yield self._summary(call, entry.at)
 
     def _program(self, entry: LogMessage) -> Iterator[NewEvent]:
-        text = said.text(self._pieces.message(entry.ref))
+        text = messages.text(self._pieces.message(entry.ref))
         kind = "error" if entry.kind == "error" else "notice"
         code = "agent_error" if entry.kind == "error" else f"agent_{entry.kind}"
         yield self._new(kind, {"text": text, "code": code}, entry)
@@ -157,12 +156,14 @@ class GeminiEventBuilder:
                 yield self._new("notice", {"text": text, "code": code}, entry)
             return
         if entry.kind == "unknown":
-            body = wire.unknown(self._pieces.message(entry.ref)).body
+            body = jsonl.unknown(self._pieces.message(entry.ref)).body
             yield self._new("notice", body, entry)
             return
         raw = self._pieces.raw(entry.ref)
-        odd = wire.parse(raw) if entry.ref.size <= wire.LONGEST else None
-        notice = odd if isinstance(odd, NewEvent) else wire.notice_event("too_long", "", bytes=entry.ref.size)
+        odd = jsonl.parse(raw) if entry.ref.size <= jsonl.LONGEST else None
+        notice = (
+            odd if isinstance(odd, NewEvent) else jsonl.notice_event("too_long", "", bytes=entry.ref.size)
+        )
         line = JsonlLine(
             number=entry.line, offset=entry.ref.offset, size=entry.ref.size, problem=entry.problem, odd=notice
         )
@@ -178,7 +179,7 @@ class GeminiEventBuilder:
         ref = self._log.results.get(call.id) or self._log.results.get(f"name:{call.name}")
         if ref is None:
             return call
-        for response in said.responses(self._pieces.message(ref)):
+        for response in messages.responses(self._pieces.message(ref)):
             if response.id == call.id or (not response.id and response.name == call.name):
                 return GeminiToolCall(call.id, call.name, call.input, _outcome(response), response.output)
         return call
@@ -192,7 +193,7 @@ class GeminiEventBuilder:
         return NewEvent(kind, body, at=entry.at, origin=self._origin(named))
 
     def _origin(self, record_id: str) -> Origin | None:
-        return wire.origin(self._agent, self._native_id, record_id)
+        return jsonl.origin(self._agent, self._native_id, record_id)
 
 
 def _outcome(response: GeminiToolResponse) -> str:

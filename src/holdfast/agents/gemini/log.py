@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.gemini import messages as said
+from holdfast.agents.gemini import messages
 from holdfast.transcripts.jsonl import JsonlLine, storable_id, text_field
 
 STARTS = (b'{"id":', b'{"sessionId":', b'{"$set":', b'{"$rewindTo":')
@@ -155,12 +155,12 @@ class MutationLog:
 
     def _message(self, value: dict[str, Any], here: MessageRef) -> None:
         id, type = value["id"], text_field(value, "type")
-        text = said.text(value)
-        calls = said.completed_calls(value) if value.get("toolCalls") else []
-        asked, results, thought = [], [], bool(value.get("thoughts")) and bool(said.thoughts(value))
+        text = messages.text(value)
+        calls = messages.completed_calls(value) if value.get("toolCalls") else []
+        asked, results, thought = [], [], bool(value.get("thoughts")) and bool(messages.thoughts(value))
         if isinstance(value.get("content"), (list, dict)):  # only parts can be anything else than text
-            asked, results = said.requested_calls(value), said.responses(value)
-            thought = thought or bool(said.thoughts(value))
+            asked, results = messages.requested_calls(value), messages.responses(value)
+            thought = thought or bool(messages.thoughts(value))
         fresh = LogMessage(
             id, _kind(type, value, text), here, timestamps.when_stamp(value.get("timestamp")), here.offset
         )
@@ -227,11 +227,11 @@ def title(prompt: str) -> str | None:
 
 def _kind(type: str, value: dict[str, Any], text: str) -> str:
     if type == "user":
-        if said.is_result(value):
+        if messages.is_result(value):
             return "result"
-        return "context" if said.is_context(text) else "user"
+        return "context" if messages.is_context(text) else "user"
     if type == "gemini":
-        return "synthetic" if text.strip() == said.INTERRUPTED else "gemini"
+        return "synthetic" if text.strip() == messages.INTERRUPTED else "gemini"
     return type if type in ("info", "warning", "error") else "unknown"
 
 

@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast import timestamps
-from holdfast.agents.gemini import inspect as judge
-from holdfast.agents.gemini import sessions as places
+from holdfast.agents.gemini import inspect, sessions
 from holdfast.agents.gemini.events import GeminiEventBuilder
 from holdfast.agents.gemini.inspect import GeminiSurroundings
 from holdfast.agents.gemini.log import MutationLog
 from holdfast.model.event import NewEvent, Origin
 from holdfast.process import open_files
-from holdfast.process import table as marks
-from holdfast.process import table as tree
+from holdfast.process import table as process_table
 from holdfast.transcripts.jsonl import parse
 from holdfast.transcripts.reader import (
     Inspection,
@@ -64,21 +62,21 @@ class GeminiReader(TranscriptReader):
 
     def root(self, env: Mapping[str, str]) -> str:
         """`~/.gemini`, or `.gemini` in `GEMINI_CLI_HOME`."""
-        return places.root(env)
+        return sessions.root(env)
 
     def at_file(self, path: str) -> list[SessionRef]:
         """Any file counts as a session's; `inspect` says what is wrong with it."""
-        return [places.session_ref(path)]
+        return [sessions.session_ref(path)]
 
     def with_id(self, root: str, native_id: str) -> list[SessionRef]:
         """The sessions with this id, or whose id begins with these 8 digits."""
-        return [places.session_ref(path) for path in places.main_files(places.by_id(root, native_id))]
+        return [sessions.session_ref(path) for path in sessions.main_files(sessions.by_id(root, native_id))]
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one project."""
-        for folder in places.chats(root):
-            for path in places.main_files(places.files(folder)):
-                ref = places.session_ref(path)
+        for folder in sessions.chats(root):
+            for path in sessions.main_files(sessions.files(folder)):
+                ref = sessions.session_ref(path)
                 if cwd is None or is_same_folder(ref.cwd, cwd):
                     yield ref
 
@@ -105,10 +103,10 @@ class GeminiReader(TranscriptReader):
             problems.append(TranscriptProblem("no_transcript", "its file does not exist", {"path": ref.path}))
         except OSError as problem:
             problems.append(TranscriptProblem("store_damaged", str(problem), {"path": ref.path}))
-        cwd = places.cwd(ref.path, log) or ref.cwd
+        cwd = sessions.cwd(ref.path, log) or ref.cwd
         if not problems:
-            problems = judge.find_problems(log, ref.native_id, self._around(ref, cwd), open_calls)
-        turns = judge.turns(log)
+            problems = inspect.find_problems(log, ref.native_id, self._around(ref, cwd), open_calls)
+        turns = inspect.turns(log)
         return self.inspection(
             ref,
             problems,
@@ -121,11 +119,11 @@ class GeminiReader(TranscriptReader):
 
     def is_sound(self, problems: Sequence[TranscriptProblem]) -> bool:
         """Whether a resume loses nothing and repeats nothing in spite of these problems."""
-        return judge.is_sound(problems)
+        return inspect.is_sound(problems)
 
     def files(self, ref: SessionRef) -> list[str]:
         """All files that Gemini might delete with it: those with its 8 digits, and its subagents'."""
-        paths = [ref.path, *places.twins(ref.path), *places.subagents(ref.path, ref.native_id)]
+        paths = [ref.path, *sessions.twins(ref.path), *sessions.subagents(ref.path, ref.native_id)]
         return [path for path in paths if os.path.isfile(path)]
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
@@ -137,17 +135,19 @@ class GeminiReader(TranscriptReader):
 
         A running call is not in the history, and its process does not name its session.
         """
-        table = tree.table()
-        below = {p.pid for owner in self.owners(root, ref) for p in tree.descendants(table, owner)}
+        table = process_table.table()
+        below = {p.pid for owner in self.owners(root, ref) for p in process_table.descendants(table, owner)}
         agents = [process for process in table.values() if _is_gemini(process.command)]
-        led = {p.pid for p in (*agents, *tree.below(table, agents))}
+        led = {p.pid for p in (*agents, *process_table.below(table, agents))}
         left = {
-            pid for pid in marks.marks_marked("GEMINI_CLI", "1") if pid not in led and _is_in(pid, ref.cwd)
+            pid
+            for pid in process_table.marks_marked("GEMINI_CLI", "1")
+            if pid not in led and _is_in(pid, ref.cwd)
         }
         return sorted(below | left)
 
     def _dangling(self, ref: SessionRef, log: MutationLog) -> list[dict[str, Any]]:
-        waiting = [entry for entry in log.conversation() if judge.dangling(entry, log)][:DANGLING]
+        waiting = [entry for entry in log.conversation() if inspect.dangling(entry, log)][:DANGLING]
         if not waiting:
             return []
         with open(ref.path, "rb") as file:
@@ -160,12 +160,12 @@ class GeminiReader(TranscriptReader):
             ]
 
     def _around(self, ref: SessionRef, cwd: str | None) -> GeminiSurroundings:
-        twins = places.twins(ref.path)
-        heads = [(path, places.head(path)) for path in twins]
+        twins = sessions.twins(ref.path)
+        heads = [(path, sessions.head(path)) for path in twins]
         rivals = [path for path, log in heads if ref.native_id in log.header_ids and log.said]
-        minutes = [minute for path in (ref.path, *twins) if (minute := places.minute(path)) is not None]
-        own = places.home_of(ref.path)
-        project = os.path.join(cwd, places.FOLDER) if cwd is not None else None
+        minutes = [minute for path in (ref.path, *twins) if (minute := sessions.minute(path)) is not None]
+        own = sessions.home_of(ref.path)
+        project = os.path.join(cwd, sessions.FOLDER) if cwd is not None else None
         return GeminiSurroundings(
             twins=tuple(twins),
             rivals=tuple(rivals),
@@ -188,6 +188,6 @@ def _is_in(pid: int, cwd: str | None) -> bool:
 
 
 def _read(path: str, log: MutationLog) -> None:
-    with places.open_log(path) as lines:
+    with sessions.open_log(path) as lines:
         for line in lines:
             log.take(line)

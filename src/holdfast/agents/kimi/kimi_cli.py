@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.kimi import records as rec
+from holdfast.agents.kimi import records
 from holdfast.agents.kimi.records import KimiConversation, inner
 from holdfast.model.event import NewEvent
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import GLUED, JsonlLine
 from holdfast.transcripts.turns import ABORTED, COMPLETE
 
@@ -54,13 +54,13 @@ class KimiCliWire:
             self.story.records += 1
             return [self.story.unreadable(line)]
         envelope = inner(record, "message")
-        kind = wire.text_field(envelope, "type")
+        kind = jsonl.text_field(envelope, "type")
         if line.problem == GLUED:
-            if not kind and wire.text_field(record, "type") != "metadata":
+            if not kind and jsonl.text_field(record, "type") != "metadata":
                 return []  # a piece of a torn record, not a record
             self.story.note(GLUED, line)
         self.story.records += 1
-        if wire.text_field(record, "type") == "metadata":
+        if jsonl.text_field(record, "type") == "metadata":
             self.has_header = True
             return []
         at = timestamps.of_seconds(record.get("timestamp"))
@@ -78,20 +78,20 @@ class KimiCliWire:
         name, turn = f"byte:{line.offset}", self.story.turns.now
         if kind in ("TurnBegin", "SteerInput"):
             begun = self._begin() if kind == "TurnBegin" else []
-            prompt = rec.text(payload.get("user_input"))
+            prompt = records.text(payload.get("user_input"))
             return [*begun, self.story.event("user", {"text": prompt}, at, name)]
         if kind == "ContentPart":
             return self.story.said(payload, at, name)
         if kind == "ToolCall":
-            function, id = inner(payload, "function"), wire.text_field(payload, "id")
+            function, id = inner(payload, "function"), jsonl.text_field(payload, "id")
             self.calls.add(id)
-            arguments = rec.arguments(function.get("arguments"))
-            return [self.story.call(id, wire.text_field(function, "name"), arguments, at, line)]
+            arguments = records.arguments(function.get("arguments"))
+            return [self.story.call(id, jsonl.text_field(function, "name"), arguments, at, line)]
         if kind == "ToolResult":
             value = inner(payload, "return_value") or inner(payload, "result")
             outcome = "error" if value.get("is_error") is True else "ok"
-            output = rec.text(value.get("output")) or wire.text_field(value, "message")
-            return [self.story.result(wire.text_field(payload, "tool_call_id"), outcome, output, at, line)]
+            output = records.text(value.get("output")) or jsonl.text_field(value, "message")
+            return [self.story.result(jsonl.text_field(payload, "tool_call_id"), outcome, output, at, line)]
         if kind == "TurnEnd":
             turn.ended = turn.ended or COMPLETE
             return []
@@ -105,20 +105,20 @@ class KimiCliWire:
     def _note(self, kind: str, payload: dict[str, Any], record: dict[str, Any]) -> NewEvent:
         if kind == "StepInterrupted":
             self.story.turns.now.ended = ABORTED
-            return wire.notice_event("interrupted", "the step was interrupted")
+            return jsonl.notice_event("interrupted", "the step was interrupted")
         if kind == "CompactionEnd":
             self.calls, self.compacted = set(), True
-            return wire.notice_event("compaction", "the conversation was compacted")
+            return jsonl.notice_event("compaction", "the conversation was compacted")
         if kind == "StepRetry":
-            return wire.error(
-                "retry", wire.text_field(payload, "error_type"), attempt=payload.get("next_attempt")
+            return jsonl.error(
+                "retry", jsonl.text_field(payload, "error_type"), attempt=payload.get("next_attempt")
             )
         if kind == "PlanDisplay":
-            return wire.notice_event("plan", wire.text_field(payload, "content"))
+            return jsonl.notice_event("plan", jsonl.text_field(payload, "content"))
         if kind == "Notification":
-            texts = [wire.text_field(payload, "title"), wire.text_field(payload, "body")]
-            return wire.notice_event("notification", "\n".join(filter(None, texts)))
-        return wire.unknown(record)
+            texts = [jsonl.text_field(payload, "title"), jsonl.text_field(payload, "body")]
+            return jsonl.notice_event("notification", "\n".join(filter(None, texts)))
+        return jsonl.unknown(record)
 
 
 class KimiCliContext(msgspec.Struct):
@@ -148,7 +148,7 @@ class KimiCliMessages:
         self.story.records += 1
         if record is None:
             return [self.story.unreadable(line)]
-        role, name = wire.text_field(record, "role"), f"byte:{line.offset}"
+        role, name = jsonl.text_field(record, "role"), f"byte:{line.offset}"
         if line.problem == GLUED:
             if not role:
                 return []
@@ -158,14 +158,14 @@ class KimiCliMessages:
         self.context.last = role
         if role == "assistant":
             return self._assistant(record, line)
-        text = rec.text(record.get("content"))
+        text = records.text(record.get("content"))
         if role == "tool":
-            return [self.story.result(wire.text_field(record, "tool_call_id"), "ok", text, None, line)]
+            return [self.story.result(jsonl.text_field(record, "tool_call_id"), "ok", text, None, line)]
         if role == "user" and not text.startswith("<system"):
             return [*self.story.turns.prompt(), self.story.event("user", {"text": text}, None, name)]
         if role == "user":
             return [self.story.event("notice", {"text": text, "code": "synthetic"}, None, name)]
-        notice = wire.unknown(record)
+        notice = jsonl.unknown(record)
         return [self.story.event(notice.kind, notice.body, None, name)]
 
     def end(self) -> list[NewEvent]:
@@ -178,15 +178,15 @@ class KimiCliMessages:
     def _assistant(self, record: dict[str, Any], line: JsonlLine) -> list[NewEvent]:
         content, events = record.get("content"), []
         parts: Iterable[Any] = (
-            [{"type": "text", "text": content}] if isinstance(content, str) else rec.items(content)
+            [{"type": "text", "text": content}] if isinstance(content, str) else records.items(content)
         )
         for number, part in enumerate(parts):
             if isinstance(part, dict):
                 events += self.story.said(part, None, f"byte:{line.offset}:{number}")
-        for call in rec.items(record.get("tool_calls")):
+        for call in records.items(record.get("tool_calls")):
             function = inner(call, "function")
-            id = wire.text_field(call, "id") if isinstance(call, dict) else ""
+            id = jsonl.text_field(call, "id") if isinstance(call, dict) else ""
             self.context.calls.add(id)
-            arguments = rec.arguments(function.get("arguments"))
-            events.append(self.story.call(id, wire.text_field(function, "name"), arguments, None, line))
+            arguments = records.arguments(function.get("arguments"))
+            events.append(self.story.call(id, jsonl.text_field(function, "name"), arguments, None, line))
         return events

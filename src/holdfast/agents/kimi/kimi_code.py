@@ -6,10 +6,10 @@ from collections import deque
 from typing import Any
 
 from holdfast import timestamps
-from holdfast.agents.kimi import records as rec
+from holdfast.agents.kimi import records
 from holdfast.agents.kimi.records import KimiConversation, inner
 from holdfast.model.event import NewEvent
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import GLUED, JsonlLine
 from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED
 
@@ -92,7 +92,7 @@ class KimiCodeWire:
         if record is None:
             self.story.records += 1
             return [self.story.unreadable(line)]
-        kind = wire.text_field(record, "type")
+        kind = jsonl.text_field(record, "type")
         if line.problem == GLUED:
             if "time" not in record and kind != "metadata":
                 return []  # a piece of a torn record, not a record
@@ -123,8 +123,8 @@ class KimiCodeWire:
     def _prompt(
         self, record: dict[str, Any], at: str | None, line: JsonlLine, begins: bool
     ) -> list[NewEvent]:
-        text, origin = rec.text(record.get("input")), wire.text_field(inner(record, "origin"), "kind")
-        id = wire.text_field(record, "promptId")
+        text, origin = records.text(record.get("input")), jsonl.text_field(inner(record, "origin"), "kind")
+        id = jsonl.text_field(record, "promptId")
         self._prompts.append((id, text))
         events = self._begin(record.get("turnId"), line) if begins else []
         name = f"prompt:{id}" if id and begins else f"byte:{line.offset}"
@@ -142,27 +142,27 @@ class KimiCodeWire:
 
     def _message(self, message: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         """A message for the model; most are already covered by other records."""
-        role, origin = wire.text_field(message, "role"), wire.text_field(inner(message, "origin"), "kind")
+        role, origin = jsonl.text_field(message, "role"), jsonl.text_field(inner(message, "origin"), "kind")
         name = f"byte:{line.offset}"
         if role == "assistant":
             events = []
-            for number, part in enumerate(rec.items(message.get("content"))):
+            for number, part in enumerate(records.items(message.get("content"))):
                 if isinstance(part, dict):
                     events += self.story.said(part, at, f"{name}:{number}")
-            for call in rec.items(message.get("toolCalls")):
+            for call in records.items(message.get("toolCalls")):
                 if isinstance(call, dict):
-                    arguments = rec.arguments(call.get("arguments"))
+                    arguments = records.arguments(call.get("arguments"))
                     events.append(
                         self.story.call(
-                            wire.text_field(call, "id"), wire.text_field(call, "name"), arguments, at, line
+                            jsonl.text_field(call, "id"), jsonl.text_field(call, "name"), arguments, at, line
                         )
                     )
             return events
-        text = rec.text(message.get("content"))
+        text = records.text(message.get("content"))
         if role == "tool":
             outcome = "error" if message.get("isError") is True else "ok"
-            return [self.story.result(wire.text_field(message, "toolCallId"), outcome, text, at, line)]
-        if origin == "injection" or self._is_told(wire.text_field(message, "id"), text):
+            return [self.story.result(jsonl.text_field(message, "toolCallId"), outcome, text, at, line)]
+        if origin == "injection" or self._is_told(jsonl.text_field(message, "id"), text):
             return []
         if role == "user" and origin in _HUMAN:
             return [*self._begin(None, line), self.story.event("user", {"text": text}, at, name)]
@@ -177,32 +177,32 @@ class KimiCodeWire:
         return False
 
     def _loop(self, event: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
-        kind, call = wire.text_field(event, "type"), wire.text_field(event, "toolCallId")
+        kind, call = jsonl.text_field(event, "type"), jsonl.text_field(event, "toolCallId")
         if kind in ("step.begin", "step.end"):
             return []
         if kind == "content.part":
-            uuid = wire.text_field(event, "uuid")
+            uuid = jsonl.text_field(event, "uuid")
             return self.story.said(
                 inner(event, "part"), at, f"part:{uuid}" if uuid else f"byte:{line.offset}"
             )
         if kind == "tool.call":
             args = event.get("args")
             return [
-                self.story.call(call, wire.text_field(event, "name"), {} if args is None else args, at, line)
+                self.story.call(call, jsonl.text_field(event, "name"), {} if args is None else args, at, line)
             ]
         if kind == "tool.result":
             result = inner(event, "result")
             outcome = "ok"
             if result.get("isError") is True:
                 outcome = "interrupted" if self._cancelled else "error"
-            return [self.story.result(call, outcome, rec.text(result.get("output")), at, line)]
-        notice = wire.unknown(event)
+            return [self.story.result(call, outcome, records.text(result.get("output")), at, line)]
+        notice = jsonl.unknown(event)
         return [self.story.event(notice.kind, notice.body, at, f"byte:{line.offset}")]
 
     def _ended(self, record: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         if self._turn_id is not None and record.get("turnId") != self._turn_id:
             return []
-        reason, turn = wire.text_field(record, "reason"), self.story.turns.now
+        reason, turn = jsonl.text_field(record, "reason"), self.story.turns.now
         if reason == "completed":
             turn.ended = COMPLETE
             return []
@@ -211,21 +211,23 @@ class KimiCodeWire:
             body = {"text": "the turn was canceled", "code": "interrupted"}
             return [self.story.event("notice", body, at, f"byte:{line.offset}")]
         error = inner(record, "error")
-        turn.ended, turn.reason = FAILED, wire.text_field(error, "message") or reason
-        body = {"text": turn.reason, "code": "api_error", "name": wire.text_field(error, "code") or reason}
+        turn.ended, turn.reason = FAILED, jsonl.text_field(error, "message") or reason
+        body = {"text": turn.reason, "code": "api_error", "name": jsonl.text_field(error, "code") or reason}
         return [self.story.event("error", body, at, f"byte:{line.offset}")]
 
     def _note(self, record: dict[str, Any], kind: str, at: str | None, line: JsonlLine) -> NewEvent:
         name = f"byte:{line.offset}"
         if kind == "context.apply_compaction":
             summary = record.get("summary")
-            text = rec.text(summary.get("content")) if isinstance(summary, dict) else rec.text(summary)
-            text = text or wire.text_field(record, "contextSummary")
+            text = (
+                records.text(summary.get("content")) if isinstance(summary, dict) else records.text(summary)
+            )
+            text = text or jsonl.text_field(record, "contextSummary")
             return self.story.event("notice", {"text": text, "code": "compaction"}, at, name)
         if kind == "context.undo":
             body = {"text": f"the user rolled back {record.get('count')} prompts", "code": "undo"}
             return self.story.event("notice", body, at, name)
         if kind == "context.clear":
             return self.story.event("notice", {"text": "the context was cleared", "code": "clear"}, at, name)
-        notice = wire.unknown(record)
+        notice = jsonl.unknown(record)
         return self.story.event(notice.kind, notice.body, at, name)

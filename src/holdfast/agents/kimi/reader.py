@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from holdfast.agents.kimi import kimi_cli, kimi_code
-from holdfast.agents.kimi import sessions as places
+from holdfast.agents.kimi import kimi_cli, kimi_code, sessions
 from holdfast.agents.kimi.sessions import CLI, KimiSessionFiles
 from holdfast.model.event import NewEvent
 from holdfast.process import open_files
@@ -63,30 +62,32 @@ _Fold: TypeAlias = kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.Kimi
 class KimiReader(TranscriptReader):
     """The sessions of Kimi Code and of kimi-cli; `form` says which."""
 
-    agent = places.AGENT
+    agent = sessions.AGENT
 
     def root(self, env: Mapping[str, str]) -> str:
         """Kimi Code's folder; kimi-cli's folder is searched beside it."""
-        return places.root(env)
+        return sessions.root(env)
 
     def find(self, root: str, name: str) -> list[SessionRef]:
         """The session with this id or at this path; or all in this home or of this cwd."""
         if not os.path.exists(name):
             return [
-                places.session_ref(f, home) for home in places.homes(root) for f in places.by_id(home, name)
+                sessions.session_ref(f, home)
+                for home in sessions.homes(root)
+                for f in sessions.by_id(home, name)
             ]
         path = os.path.abspath(name)
-        if (files := places.session_at(path)) is not None:
-            return [places.session_ref(files)]
-        if homes := places.homes(path):
-            return [places.session_ref(files, home) for home in homes for files in places.sessions(home)]
+        if (files := sessions.session_at(path)) is not None:
+            return [sessions.session_ref(files)]
+        if homes := sessions.homes(path):
+            return [sessions.session_ref(files, home) for home in homes for files in sessions.sessions(home)]
         return list(self.sessions(root, path))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one cwd."""
-        for home in places.homes(root):
-            for files in places.sessions(home, cwd):
-                yield places.session_ref(files, home)
+        for home in sessions.homes(root):
+            for files in sessions.sessions(home, cwd):
+                yield sessions.session_ref(files, home)
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """What happened, in order; the records of subagents are not part of it."""
@@ -122,8 +123,8 @@ class KimiReader(TranscriptReader):
 
     def files(self, ref: SessionRef) -> list[str]:
         """All files in the session's folder."""
-        files = places.session_at(ref.path)
-        return places.files(files) if files is not None else []
+        files = sessions.session_at(ref.path)
+        return sessions.files(files) if files is not None else []
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
         """Neither product has a lock: processes started for this session, or with its file open.
@@ -135,7 +136,7 @@ class KimiReader(TranscriptReader):
 
 
 def _conversation(ref: SessionRef) -> tuple[str, _Fold]:
-    files = places.session_at(ref.path) or KimiSessionFiles(folder=os.path.dirname(ref.path), form=ref.form)
+    files = sessions.session_at(ref.path) or KimiSessionFiles(folder=os.path.dirname(ref.path), form=ref.form)
     if ref.form != CLI:
         return ref.path, kimi_code.KimiCodeWire(ref.native_id)
     if files.wire is not None:
@@ -151,7 +152,7 @@ def _starts(fold: _Fold) -> tuple[bytes, ...]:
 
 def _context(ref: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
     """What the model will get, if the session keeps it in a separate file."""
-    files = places.session_at(ref.path)
+    files = sessions.session_at(ref.path)
     if not isinstance(fold, kimi_cli.KimiCliWire) or files is None or files.context is None:
         return None
     messages = kimi_cli.KimiCliMessages(ref.native_id)
@@ -165,7 +166,7 @@ def _context(ref: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
 
 def _folder_id(ref: SessionRef) -> str | None:
     """The id in the name of the session's folder, if any: it must equal the id in its state."""
-    files = places.session_at(ref.path)
+    files = sessions.session_at(ref.path)
     name = os.path.basename(files.folder) if files is not None else ""
     return name if name.startswith("session_") else None
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.acp import content
-from holdfast.agents.acp import content as naming
 from holdfast.model.event import NewEvent, Origin
 from holdfast.model.json_codec import decode
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import JsonlLine, notice
 from holdfast.transcripts.turns import TurnTracker
 
@@ -50,7 +49,7 @@ def arguments(value: Any) -> Any:
         decoded = decode(value)
     except (ValueError, RecursionError):
         decoded = None
-    parsed = wire.parse(value.encode("utf-8", "surrogatepass")) if isinstance(decoded, dict) else decoded
+    parsed = jsonl.parse(value.encode("utf-8", "surrogatepass")) if isinstance(decoded, dict) else decoded
     return parsed if isinstance(parsed, dict) else {"arguments": value}
 
 
@@ -78,17 +77,17 @@ class KimiConversation:
 
     def event(self, kind: str, body: dict[str, Any], at: str | None, record_id: str) -> NewEvent:
         """An event that shares no id with the stream."""
-        return NewEvent(kind, body, at, origin=wire.origin(AGENT, self._native_id, record_id))
+        return NewEvent(kind, body, at, origin=jsonl.origin(AGENT, self._native_id, record_id))
 
     def said(self, part: dict[str, Any], at: str | None, record_id: str) -> list[NewEvent]:
         """The events of a part of the model's message."""
-        known = SAID.get(wire.text_field(part, "type"))
+        known = SAID.get(jsonl.text_field(part, "type"))
         if known is None:
             named = part_text(part)
-            event = wire.notice_event("attachment", named) if named else wire.unknown(part)
+            event = jsonl.notice_event("attachment", named) if named else jsonl.unknown(part)
             return [self.event(event.kind, event.body, at, record_id)]
         kind, key = known
-        text = wire.text_field(part, key)
+        text = jsonl.text_field(part, key)
         if not text:
             return []
         self.turns.now.did = True
@@ -98,14 +97,14 @@ class KimiConversation:
 
     def call(self, agent_id: str, name: str, arguments: Any, at: str | None, line: JsonlLine) -> NewEvent:
         """A call begins."""
-        id, name = naming.call_id(agent_id), name or "tool"
+        id, name = content.call_id(agent_id), name or "tool"
         self.turns.call(id, name, arguments)
         body = {"call": id, "name": name, "input": arguments}
         return NewEvent("tool_progress", body, at, origin=self._origin("call", id, line))
 
     def result(self, agent_id: str, outcome: str, output: str, at: str | None, line: JsonlLine) -> NewEvent:
         """A call ends."""
-        id = naming.call_id(agent_id)
+        id = content.call_id(agent_id)
         call = self.turns.result(id) or self.turns.late(id)
         if call is None:
             self.note("orphan_result", line)
@@ -114,6 +113,6 @@ class KimiConversation:
 
     def _origin(self, kind: str, id: str, line: JsonlLine) -> Origin | None:
         """The same origin as the live driver's; an id that may be a counter is valid for its line only."""
-        origins = naming.AcpOrigins(AGENT, f"byte:{line.offset}")
+        origins = content.AcpOrigins(AGENT, f"byte:{line.offset}")
         origins.native_id = self._native_id
         return origins.of(kind, id)

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.model.json_codec import decode
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import SessionRef
 
 AGENT = "kimi"
@@ -101,14 +101,14 @@ def session_ref(files: KimiSessionFiles, home: str | None = None) -> SessionRef:
     """A reference to a session."""
     state = read_state(os.path.join(files.folder, "state.json"))
     path = files.wire or files.context or files.folder
-    title = wire.text_field(state, "title") or wire.text_field(state, "custom_title")
-    cwd = wire.text_field(state, "cwd") or wire.text_field(state, "workDir")
+    title = jsonl.text_field(state, "title") or jsonl.text_field(state, "custom_title")
+    cwd = jsonl.text_field(state, "cwd") or jsonl.text_field(state, "workDir")
     if not cwd and files.form == CLI:
         cwd = _cwd_of(files.folder, home)
     updated = state.get("updatedAt")
     return SessionRef(
         agent=AGENT,
-        native_id=wire.storable_id(wire.text_field(state, "id")) or os.path.basename(files.folder),
+        native_id=jsonl.storable_id(jsonl.text_field(state, "id")) or os.path.basename(files.folder),
         path=path,
         cwd=_short(cwd),
         title=_short(title),
@@ -121,7 +121,7 @@ def read_state(path: str) -> dict[str, Any]:
     """A small JSON file; empty if it is not one."""
     try:
         with open(path, "rb") as file:
-            state = wire.parse(file.read(_LARGEST_STATE))
+            state = jsonl.parse(file.read(_LARGEST_STATE))
     except (OSError, ValueError):
         return {}
     return state if isinstance(state, dict) else {}
@@ -178,7 +178,7 @@ def _cwd_of(folder: str, home: str | None) -> str:
     home = home or os.path.dirname(os.path.dirname(os.path.dirname(folder)))
     listed = read_state(os.path.join(home, "kimi.json")).get("work_dirs")
     for entry in listed if isinstance(listed, list) else ():
-        path = wire.text_field(entry, "path") if isinstance(entry, dict) else ""
+        path = jsonl.text_field(entry, "path") if isinstance(entry, dict) else ""
         if path and _is_of(project, path):
             return path
     return ""

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.model.event import NewEvent
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import LONGEST
 from holdfast.transcripts.sqlite_snapshot import open_copy
 
@@ -54,14 +54,14 @@ class OpenCodeRow(msgspec.Struct, frozen=True, kw_only=True):
 def session(row: tuple[Any, ...]) -> OpenCodeSession:
     """A session from the columns id, directory, title, parent_id, time_updated, revert."""
     id, directory, title, parent, updated, revert = row
-    reverted = wire.parse(revert) if isinstance(revert, bytes) else {}
+    reverted = jsonl.parse(revert) if isinstance(revert, bytes) else {}
     return OpenCodeSession(
         id=text(id),
         directory=name(directory),
         title=name(title),
         parent=name(parent),
         updated_at=timestamps.of_millis(updated),
-        reverted=wire.text_field(reverted, "messageID") or None if isinstance(reverted, dict) else None,
+        reverted=jsonl.text_field(reverted, "messageID") or None if isinstance(reverted, dict) else None,
     )
 
 
@@ -70,9 +70,11 @@ def row(id: Any, created: Any, updated: Any, size: Any, data: Any) -> OpenCodeRo
     odd: NewEvent | None = None
     value: dict[str, Any] | NewEvent
     if isinstance(data, bytes):
-        value = wire.parse(data)
+        value = jsonl.parse(data)
     else:
-        value = wire.notice_event("too_long", f"a record of {size} bytes is only in the database", bytes=size)
+        value = jsonl.notice_event(
+            "too_long", f"a record of {size} bytes is only in the database", bytes=size
+        )
     if isinstance(value, NewEvent):
         odd, value = value, {}
     return OpenCodeRow(id=text(id), made=created, changed=updated, data=value, odd=odd)
@@ -82,7 +84,7 @@ def unreadable_row(table: str, number: int, problem: Exception | str) -> OpenCod
     """The stand-in for an unreadable row."""
     why = " ".join(str(problem).split())
     return OpenCodeRow(
-        id="", odd=wire.notice_event("store_damaged", f"a row of {table} cannot be read: {why}", row=number)
+        id="", odd=jsonl.notice_event("store_damaged", f"a row of {table} cannot be read: {why}", row=number)
     )
 
 

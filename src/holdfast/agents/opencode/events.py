@@ -10,7 +10,7 @@ from holdfast.agents.acp import content
 from holdfast.agents.acp.content import AcpOrigins
 from holdfast.agents.opencode.database import OpenCodeRow, OpenCodeSession
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED, TurnTracker
 
 # Parts that only structure a message, or name a file snapshot that OpenCode keeps elsewhere.
@@ -44,14 +44,14 @@ def outcome(state: dict[str, Any]) -> str | None:
     metadata = state.get("metadata")
     if state.get("status") == "error" and isinstance(metadata, dict) and metadata.get("interrupted") is True:
         return "interrupted"
-    return _OUTCOMES.get(wire.text_field(state, "status"))
+    return _OUTCOMES.get(jsonl.text_field(state, "status"))
 
 
 def output(state: dict[str, Any], how: str) -> str:
     """The text of a result."""
     metadata = state.get("metadata")
-    if how == "interrupted" and isinstance(metadata, dict) and wire.text_field(metadata, "output"):
-        return wire.text_field(metadata, "output")
+    if how == "interrupted" and isinstance(metadata, dict) and jsonl.text_field(metadata, "output"):
+        return jsonl.text_field(metadata, "output")
     return content.raw_text(state.get("output") if state.get("status") == "completed" else state.get("error"))
 
 
@@ -66,31 +66,31 @@ def summary(call: str, name: str, state: dict[str, Any], how: str) -> dict[str, 
         new = arguments.get("newString")
         if isinstance(new, str):
             body["diff"] = [
-                {"path": wire.text_field(arguments, "filePath"), "old": arguments["oldString"], "new": new}
+                {"path": jsonl.text_field(arguments, "filePath"), "old": arguments["oldString"], "new": new}
             ]
     return body
 
 
 def note(data: dict[str, Any]) -> NewEvent:
     """The notice for a part that is neither text nor a tool."""
-    kind = wire.text_field(data, "type")
+    kind = jsonl.text_field(data, "type")
     if kind == "file":
-        what = [wire.text_field(data, "filename"), wire.text_field(data, "mime")]
-        url = wire.text_field(data, "url")
+        what = [jsonl.text_field(data, "filename"), jsonl.text_field(data, "mime")]
+        url = jsonl.text_field(data, "url")
         facts = {} if url.startswith("data:") else {"url": url}
-        return wire.notice_event("attachment", f"[file {' '.join(filter(None, what))}]", **facts)
+        return jsonl.notice_event("attachment", f"[file {' '.join(filter(None, what))}]", **facts)
     if kind == "agent":
-        return wire.notice_event("agent", f"@{wire.text_field(data, 'name')}")
+        return jsonl.notice_event("agent", f"@{jsonl.text_field(data, 'name')}")
     if kind == "compaction":
         why = "automatically" if data.get("auto") is True else "by the user"
-        return wire.notice_event("compaction", f"the conversation was compacted {why}")
+        return jsonl.notice_event("compaction", f"the conversation was compacted {why}")
     if kind == "patch":
         files = data.get("files")
         names = [name for name in files if isinstance(name, str)] if isinstance(files, list) else []
-        return wire.notice_event("patch", "files changed: " + ", ".join(names[:100]))
+        return jsonl.notice_event("patch", "files changed: " + ", ".join(names[:100]))
     if kind == "retry":
-        return wire.error("retry", failure(data.get("error"))[1], attempt=data.get("attempt"))
-    return wire.unknown(data)
+        return jsonl.error("retry", failure(data.get("error"))[1], attempt=data.get("attempt"))
+    return jsonl.unknown(data)
 
 
 def failure(error: Any) -> tuple[str, str]:
@@ -98,8 +98,12 @@ def failure(error: Any) -> tuple[str, str]:
     if not isinstance(error, dict):
         return "", content.raw_text(error)
     data = error.get("data")
-    words = wire.text_field(data, "message") if isinstance(data, dict) else wire.text_field(error, "message")
-    return wire.text_field(error, "name"), words or wire.text_field(error, "name") or content.raw_text(error)
+    words = (
+        jsonl.text_field(data, "message") if isinstance(data, dict) else jsonl.text_field(error, "message")
+    )
+    return jsonl.text_field(error, "name"), words or jsonl.text_field(error, "name") or content.raw_text(
+        error
+    )
 
 
 # --- The conversation
@@ -121,18 +125,18 @@ class OpenCodeConversation:
     def take(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
         """The events of a message and its parts."""
         if message.id and message.id == self._session.reverted:
-            yield wire.notice_event(
+            yield jsonl.notice_event(
                 "reverted", "the user rolled back what follows; the next prompt removes it"
             )
         if message.odd is not None:
             yield self._odd(message, message.odd)
-        role = wire.text_field(message.data, "role")
+        role = jsonl.text_field(message.data, "role")
         if role == "user":
             yield from self._user(message, of)
         elif role == "assistant" or message.odd is not None:
             yield from self._assistant(message, of)
         else:
-            yield self._event(wire.unknown(message.data), message, f"message:{message.id}")
+            yield self._event(jsonl.unknown(message.data), message, f"message:{message.id}")
             yield from self._assistant(message, of)
 
     def end(self) -> list[NewEvent]:
@@ -142,12 +146,12 @@ class OpenCodeConversation:
     def _user(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
         number, prompted = 0, False
         for part in of:
-            kind = wire.text_field(part.data, "type")
-            text = wire.text_field(part.data, "prompt" if kind == "subtask" else "text")
+            kind = jsonl.text_field(part.data, "type")
+            text = jsonl.text_field(part.data, "prompt" if kind == "subtask" else "text")
             if part.odd is not None:
                 yield self._odd(part, part.odd)
             elif kind == "text" and (mark := _mark(part.data)):
-                yield self._event(wire.notice_event(mark, text), part, f"part:{part.id}")
+                yield self._event(jsonl.notice_event(mark, text), part, f"part:{part.id}")
             elif kind in ("text", "subtask"):
                 if not text:
                     continue
@@ -164,15 +168,15 @@ class OpenCodeConversation:
         summary = message.data.get("summary") is True
         number, again, before = -1, 0, ""
         for part in of:
-            kind = wire.text_field(part.data, "type")
+            kind = jsonl.text_field(part.data, "type")
             if part.odd is not None:
                 yield self._odd(part, part.odd)
             elif kind in _SAID:
-                text, mark = wire.text_field(part.data, "text"), _mark(part.data)
+                text, mark = jsonl.text_field(part.data, "text"), _mark(part.data)
                 if not text:
                     continue  # text that was streaming when the agent died is not stored
                 if mark:
-                    yield self._event(wire.notice_event(mark, text), part, f"part:{part.id}")
+                    yield self._event(jsonl.notice_event(mark, text), part, f"part:{part.id}")
                     continue
                 if kind == "text":
                     # The live driver joins text without a break and counts it as one block.
@@ -193,7 +197,7 @@ class OpenCodeConversation:
             yield self._failure(message)
 
     def _said(self, part: OpenCodeRow, kind: str, text: str, summary: bool, record: str) -> NewEvent:
-        origin = wire.origin(self._agent, self._session.id, record)
+        origin = jsonl.origin(self._agent, self._session.id, record)
         at = moment(part.data, "start") or part.created
         if summary and kind == "text":
             return NewEvent("notice", {"text": text, "code": "compaction"}, at, origin=origin)
@@ -203,8 +207,8 @@ class OpenCodeConversation:
         return NewEvent(_SAID[kind], {"text": text}, at, origin=origin)
 
     def _tool(self, part: OpenCodeRow) -> Iterator[NewEvent]:
-        call = wire.text_field(part.data, "callID") or part.id
-        name = wire.text_field(part.data, "tool") or "tool"
+        call = jsonl.text_field(part.data, "callID") or part.id
+        name = jsonl.text_field(part.data, "tool") or "tool"
         state = parts_state(part.data)
         arguments = state.get("input")
         self.turns.call(call, name, {} if arguments is None else arguments)
@@ -228,7 +232,7 @@ class OpenCodeConversation:
         elif (
             isinstance(time, dict)
             and time.get("completed") is not None
-            and wire.text_field(data, "finish") not in _GOES_ON
+            and jsonl.text_field(data, "finish") not in _GOES_ON
         ):
             turn.ended = COMPLETE
         else:
@@ -237,9 +241,9 @@ class OpenCodeConversation:
     def _failure(self, message: OpenCodeRow) -> NewEvent:
         name, words = failure(message.data.get("error"))
         if name == "MessageAbortedError":
-            event = wire.notice_event("interrupted", words, name=name)
+            event = jsonl.notice_event("interrupted", words, name=name)
         else:
-            event = wire.error("api_error", words, name=name)
+            event = jsonl.error("api_error", words, name=name)
         return self._event(event, message, f"error:{message.id}")
 
     def _odd(self, row: OpenCodeRow, odd: NewEvent) -> NewEvent:
@@ -247,7 +251,7 @@ class OpenCodeConversation:
         return self._event(odd, row, f"part:{row.id}" if row.id else "")
 
     def _event(self, event: NewEvent, row: OpenCodeRow, record: str) -> NewEvent:
-        origin = wire.origin(self._agent, self._session.id, record) if row.id else None
+        origin = jsonl.origin(self._agent, self._session.id, record) if row.id else None
         return NewEvent(event.kind, event.body, row.created, origin=origin)
 
     def _origin(self, kind: str, agent_id: str, part: OpenCodeRow, number: int | None = None) -> Any:
