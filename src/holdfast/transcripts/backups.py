@@ -11,7 +11,8 @@ from holdfast import errors
 from holdfast.transcripts import file_backups, row_backups
 from holdfast.transcripts.file_backups import Change, FileBackups, FileCopy
 from holdfast.transcripts.reader import SessionRef, TranscriptReader
-from holdfast.transcripts.row_backups import RowBackup, RowComparison, SessionRows, restore_rows
+from holdfast.transcripts.row_backups import RowBackup, RowComparison, restore_rows
+from holdfast.transcripts.session_rows import SessionRows
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from holdfast.transcripts.reader import (
     home_folder,
     is_same_folder,
 )
-from holdfast.transcripts.row_backups import SessionRows, SessionTable
+from holdfast.transcripts.session_rows import SessionRows, SessionTable
 from holdfast.transcripts.sqlite_snapshot import SnapshotCache, SqliteSnapshot, quick_check
 
 NAME = "opencode.db"
