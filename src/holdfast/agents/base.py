@@ -51,7 +51,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     driver: Callable[[AgentJob], Driver] | None = None  # imports the driver when called; None: cannot run
     command: tuple[str, ...] = ()  # for an agent that is not searched on PATH
     programs: tuple[str, ...] = ()  # its program names on PATH
-    behind: Callable[[str], tuple[str, ...] | None] | None = None
+    native_program: Callable[[str], tuple[str, ...] | None] | None = None
     """Maps the real path of the program on PATH to the command line of the native program behind it."""
     version_args: tuple[str, ...] = ("--version",)
     install: str = ""  # one line for a user who does not have it

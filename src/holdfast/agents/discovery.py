@@ -121,8 +121,8 @@ def _configured_path(agent: Agent, path: Any, env: Mapping[str, str]) -> tuple[s
 def _native_command(agent: Agent, path: str) -> tuple[str, ...]:
     """The command line of the native program; empty if a wrapper starts a program that is missing."""
     # Keep the path itself, not the real path: some version managers depend on the name they are called by.
-    behind = agent.behind(os.path.realpath(path)) if agent.behind is not None else None
-    return (path,) if behind is None else behind
+    native = agent.native_program(os.path.realpath(path)) if agent.native_program is not None else None
+    return (path,) if native is None else native
 
 
 def _on_path(program: str, env: Mapping[str, str]) -> Iterator[str]:

@@ -83,7 +83,7 @@ def _told(entry: dict[str, Any], names: dict[str, str]) -> list[tuple[str, dict[
 
     Its origins are left out, and calls are told as they come: one without a result may still get it.
     """
-    told = ClaudeEventBuilder("", answered=lambda call: True).tell(
+    told = ClaudeEventBuilder("", answered=lambda call: True).on_piece(
         TranscriptPiece(0, encode(entry), lenient(entry))
     )
     found: list[tuple[str, dict[str, Any]]] = []

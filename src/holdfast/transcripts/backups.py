@@ -35,13 +35,13 @@ class TranscriptBackup:
         self._folder = folder
         self._files = FileBackups(folder)
 
-    def take(self, ref: SessionRef, *, level: bool = False) -> int:
+    def update(self, ref: SessionRef, *, level: bool = False) -> int:
         """Copy what is new; return the number of bytes. `level`: our log already holds all of its content."""
-        copied = self._files.take(self.reader.files(ref), level=level)
+        copied = self._files.update(self.reader.files(ref), level=level)
         if (database := self.reader.database(ref)) is not None:
             rows = self.reader.session_rows(database, self._native_id)
             try:
-                copied += RowBackup.of(self._folder, database).take(rows)
+                copied += RowBackup.of(self._folder, database).update(rows)
             except (errors.StoreUnreadable, errors.StoreBusy, FileNotFoundError) as problem:
                 log.warning("cannot back up the rows of %s: %s", self._native_id, problem)  # not fatal
         return copied
@@ -72,7 +72,7 @@ class TranscriptBackup:
             return file_backups.restore(FileCopy(what.path, what.copy), at)
         for copy, share in self._rows():
             if copy.path == what.copy:
-                restore_rows(share, copy.rows(_compared(copy, share).gone))
+                restore_rows(share, copy.rows(_compared(copy, share).missing))
         return None
 
     def _rows(self) -> list[tuple[RowBackup, SessionRows]]:

@@ -50,7 +50,7 @@ class FileBackups:
         """The files that were copied and where they came from."""
         return [FileCopy(original, self._at(entry)) for original, entry in self._places.items()]
 
-    def take(self, files: Iterable[str], *, level: bool = False) -> int:
+    def update(self, files: Iterable[str], *, level: bool = False) -> int:
         """Copy the new bytes of these files and return their number.
 
         `level`: our log already holds all of their content, so a later check does not read them again.

@@ -49,7 +49,7 @@ class RowComparison(NamedTuple):
     """How a session's rows compare with our backup of them."""
 
     change: Change
-    gone: list[RowPosition]  # the rows to restore, in the order of the tables
+    missing: list[RowPosition]  # the rows to restore, in the order of the tables
 
 
 class _BackedUpRow(NamedTuple):
@@ -78,7 +78,7 @@ class RowBackup:
         paths = (os.path.join(folder, FOLDER, name) for name in names)
         return cls(next(path for path in paths if not os.path.exists(path)), database)
 
-    def take(self, share: SessionRows) -> int:
+    def update(self, share: SessionRows) -> int:
         """Append new states and deletions; return the number of bytes."""
         before = self._size()
         lines = self._news(share)
@@ -98,7 +98,7 @@ class RowBackup:
 
     def compare(self, share: SessionRows) -> RowComparison:
         """Compare the rows with the backup. Raises apsw.Error if the database cannot be read."""
-        before = self._seen(share)
+        before = self._known_rows(share)
         there: set[tuple[str, Key]] = set()
         changed = False
         for row in share.rows():
@@ -122,7 +122,7 @@ class RowBackup:
                 yield SessionRow(position.table, position.key, _decode(file.readline())["row"])
 
     def _news(self, share: SessionRows) -> Iterator[bytes]:
-        known_rows = self._seen(share)
+        known_rows = self._known_rows(share)
         there: set[tuple[str, Key]] = set()
         try:
             for row in share.rows():
@@ -139,7 +139,7 @@ class RowBackup:
         for table, key in (position for position in known_rows if position not in there):
             yield _encode({"table": table, "gone": dict(zip(keys[table], key, strict=True))})
 
-    def _seen(self, share: SessionRows) -> _All:
+    def _known_rows(self, share: SessionRows) -> _All:
         """The rows that existed at the last backup."""
         tables = {table.name: table for table in share.tables}
         rows: _All = {}

@@ -52,7 +52,7 @@ class TurnTracker:
         self.now.did = True
         return self.now.open.pop(id, None)
 
-    def late(self, id: str) -> dict[str, Any] | None:
+    def late_result(self, id: str) -> dict[str, Any] | None:
         """A call of an earlier turn ends after all; None if it was not left open."""
         for call in self.dangling:
             if call["call"] == id:
@@ -60,7 +60,7 @@ class TurnTracker:
                 return call
         return None
 
-    def spoke(self) -> None:
+    def add_text(self) -> None:
         """The model says something."""
         self.now.did = self.now.said = True
 

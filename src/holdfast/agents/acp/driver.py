@@ -42,8 +42,8 @@ class AcpDriver:
         self.pending_permissions = self._permissions.open
         self.open_calls = self._updates.calls.open
         self._agent_name = ""  # as the agent reports it
-        self._opening: bytes | None = None  # the prompt, held back until a late replay is over
-        self._told_commands = False
+        self._held_prompt: bytes | None = None  # the prompt, held back until a late replay is over
+        self._listed_commands = False
         self._prompted = False
         self._interrupted = False
 
@@ -166,8 +166,8 @@ class AcpDriver:
         entries: list[Entry] = [token, *([] if asked is None else [resumed(native_id)])]
         prompt = [{"type": "text", "text": self._job.prompt}]
         line = self._peer.request("session/prompt", {"sessionId": native_id, "prompt": prompt})
-        if method == "session/load" and self._agent_name in _REPLAYS_LATE and not self._told_commands:
-            self._opening = line
+        if method == "session/load" and self._agent_name in _REPLAYS_LATE and not self._listed_commands:
+            self._held_prompt = line
             return DriverOutput(entries)
         self._prompted = True
         # Entries are committed before lines are sent: the token is durable before the first prompt.
@@ -186,7 +186,7 @@ class AcpDriver:
 
     def _is_silent(self) -> bool:
         updates = self._updates
-        return not updates.did_anything or (not updates.spoke and self._agent_name in _SILENT_FAILURE)
+        return not updates.did_anything or (not updates.has_text and self._agent_name in _SILENT_FAILURE)
 
     def _on_error(self, method: str, problem: Any) -> list[Entry]:
         if method in ("session/load", "session/resume"):
@@ -248,10 +248,10 @@ class AcpDriver:
 
     def _on_replay(self, update: dict[str, Any]) -> DriverOutput:
         """Updates before the prompt are history or menus; none of them is live."""
-        self._told_commands |= update.get("sessionUpdate") == "available_commands_update"
-        if self._opening is None or not self._told_commands:
+        self._listed_commands |= update.get("sessionUpdate") == "available_commands_update"
+        if self._held_prompt is None or not self._listed_commands:
             return DriverOutput()
-        line, self._opening, self._prompted = self._opening, None, True
+        line, self._held_prompt, self._prompted = self._held_prompt, None, True
         return DriverOutput(sends=[line])
 
     def _on_permission_request(self, request: int | str, params: dict[str, Any]) -> DriverOutput:

@@ -23,7 +23,7 @@ class AcpToolCall(msgspec.Struct):
 
     id: str
     name: str = ""
-    told: dict[str, Any] = {}  # the last value of each field
+    fields: dict[str, Any] = {}  # the last value of each field
     streamed: dict[str, Any] | None = None  # the input, if it arrived as content
     diffs: list[dict[str, Any]] = []  # the last ones shown, possibly only with the permission request
     printed: list[str] = []  # by the agent's own terminal
@@ -34,28 +34,28 @@ class AcpToolCall(msgspec.Struct):
     @property
     def label(self) -> str:
         """The tool's name; if the agent sends none, the kind of tool."""
-        kind = self.told.get("kind")
+        kind = self.fields.get("kind")
         return self.name or (kind if isinstance(kind, str) and kind else "tool")
 
     @property
     def input(self) -> Any:
         """Its input; if the agent never sends it (Gemini), what it shows instead."""
-        if self.told.get("rawInput"):
-            return self.told["rawInput"]
-        title = self.told.get("title")
+        if self.fields.get("rawInput"):
+            return self.fields["rawInput"]
+        title = self.fields.get("title")
         return self.streamed or ({"title": title} if isinstance(title, str) and title else {})
 
     def take(self, update: dict[str, Any]) -> None:
         """Merge an update."""
-        before = self.told.get("rawInput")
-        self.told.update({key: update[key] for key in _KEPT if update.get(key) is not None})
+        before = self.fields.get("rawInput")
+        self.fields.update({key: update[key] for key in _KEPT if update.get(key) is not None})
         self._print(content.terminal_output(update))
         self.diffs = content.diffs(update.get("content")) or self.diffs
-        raw = self.told.get("rawInput")
+        raw = self.fields.get("rawInput")
         if isinstance(before, dict) and isinstance(raw, dict):
             # OpenCode's permission requests hold less (no cwd) than its updates before or after, in either
             # order.
-            self.told["rawInput"] = {**before, **raw}
+            self.fields["rawInput"] = {**before, **raw}
         if not raw and update.get("status") == "in_progress":
             # Kimi asks for permission before it sends the input in any other way.
             self.streamed = _object(content.shown_text(update.get("content"))) or self.streamed
@@ -69,7 +69,7 @@ class AcpToolCall(msgspec.Struct):
 
     def release(self) -> None:
         """Drop what only an open call needs; a long task has thousands of calls."""
-        self.name, self.told, self.streamed, self.diffs, self.printed = self.label, {}, None, [], []
+        self.name, self.fields, self.streamed, self.diffs, self.printed = self.label, {}, None, [], []
 
 
 class AcpToolCalls:
@@ -153,7 +153,7 @@ def _is_known(call: AcpToolCall, update: dict[str, Any], first: bool) -> bool:
     in-progress update; Gemini starts in progress and never sends it; the Claude adapters send it in an update
     without a status.
     """
-    raw = call.told.get("rawInput")
+    raw = call.fields.get("rawInput")
     has_input = bool(raw) and not (isinstance(raw, dict) and raw.keys() == {"cwd"})
     status = update.get("status")
     if status == "in_progress":
@@ -177,7 +177,7 @@ def _output(call: AcpToolCall, update: dict[str, Any]) -> str:
     if text := content.shown_text(update.get("content")) or content.join_surrogates("".join(call.printed)):
         return text
     if raw is None:
-        raw = call.told.get("rawOutput")
+        raw = call.fields.get("rawOutput")
     if raw is None and update.get("content") is None:
-        return content.shown_text(call.told.get("content"))
+        return content.shown_text(call.fields.get("content"))
     return content.raw_text(raw)

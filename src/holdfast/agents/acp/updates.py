@@ -42,7 +42,7 @@ class AcpUpdates:
         self.calls = AcpToolCalls(origins)
         self.usage: dict[str, Any] = {}
         self.answer: str | None = None  # the last complete text
-        self.spoke = False  # text arrived after the last tool update
+        self.has_text = False  # text arrived after the last tool update
         self.did_anything = False
         self._kind: str | None = None  # of the current block
         self._message: str | None = None
@@ -61,7 +61,7 @@ class AcpUpdates:
         if kind in _SPOKEN:
             return self._piece(_SPOKEN[kind], update)
         if kind in ("tool_call", "tool_call_update"):
-            self.spoke, self.did_anything = False, True
+            self.has_text, self.did_anything = False, True
             events = self.calls.on_update(update, stopped=stopped)
             return [*self.flush(), *events] if events or kind == "tool_call" else []
         if kind in ("plan", "plan_update"):
@@ -101,7 +101,7 @@ class AcpUpdates:
         elif self._part:
             body["part"] = self._part + 1
         if self._kind == "assistant":
-            self.spoke = True
+            self.has_text = True
             if body.get("part", 1) == 1:
                 self.answer = text
         return NewEvent(self._kind, body, origin=self._next_origin())

@@ -10,7 +10,7 @@ from holdfast.agents.driver import AgentJob, Driver
 from holdfast.transcripts.reader import TranscriptReader
 
 
-def behind(path: str) -> tuple[str, ...] | None:
+def native_program(path: str) -> tuple[str, ...] | None:
     """The native program, if npm's postinstall did not put it in place of its stub."""
     if discovery.is_native(path) or os.path.basename(path) not in ("claude.exe", "cli-wrapper.cjs"):
         return None
@@ -57,7 +57,7 @@ AGENT = Agent(
     protocols=("stream-json",),
     driver=_driver,
     programs=("claude",),
-    behind=behind,
+    native_program=native_program,
     install="npm install -g @anthropic-ai/claude-code",
     launch=launch,
     forks="turn",

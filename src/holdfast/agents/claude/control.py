@@ -57,7 +57,7 @@ def _line(message: dict[str, Any]) -> bytes:
 # --- Permission requests
 
 OPTIONS = ({"id": "allow", "name": "Allow"}, {"id": "deny", "name": "Deny"})
-TOLD = ("description", "blocked_path", "decision_reason")  # further fields of a request
+DETAILS = ("description", "blocked_path", "decision_reason")  # further fields of a request
 
 
 class ClaudePermissions:
@@ -70,7 +70,7 @@ class ClaudePermissions:
         self._policy: Policy = policy
         self._withdrawn: set[str] = set()  # calls
 
-    def asked(self, record: dict[str, Any], parent: str | None) -> DriverOutput:
+    def on_request(self, record: dict[str, Any], parent: str | None) -> DriverOutput:
         """Log a `can_use_tool` request, and answer it at once unless a person decides."""
         request = record["request"]
         id, call, name = record["request_id"], request.get("tool_use_id"), request.get("tool_name")
@@ -83,7 +83,7 @@ class ClaudePermissions:
         )
         self.waiting[id] = ask
         decided: Decision | None = None if self._policy == "ask" else self._policy
-        details = {key: request[key] for key in TOLD if isinstance(request.get(key), str)}
+        details = {key: request[key] for key in DETAILS if isinstance(request.get(key), str)}
         if parent is not None:
             details["parent"] = parent
         event = _event(ask, decided, "policy" if decided else None, details)
@@ -98,7 +98,7 @@ class ClaudePermissions:
             self.refused.add(ask.call)
         return DriverOutput(sends=[decision(ask, decided)])
 
-    def echoed(self, record: dict[str, Any]) -> None:
+    def on_echo(self, record: dict[str, Any]) -> None:
         """The CLI repeats every answer that it received."""
         response = record.get("response")
         if not isinstance(response, dict):
@@ -108,7 +108,7 @@ class ClaudePermissions:
         if ask is not None and isinstance(answer, dict) and answer.get("behavior") == "deny":
             self.refused.add(ask.call)
 
-    def withdrawn(self, record: dict[str, Any]) -> list[Entry]:
+    def on_withdrawn(self, record: dict[str, Any]) -> list[Entry]:
         """The CLI no longer waits, for example because the turn was interrupted."""
         ask = self.waiting.pop(str(record.get("request_id")), None)
         if ask is None:
@@ -116,12 +116,12 @@ class ClaudePermissions:
         self._withdrawn.add(ask.call)
         return [_event(ask, "withdrawn", "agent", {})]
 
-    def settled(self, call: str) -> None:
+    def on_result(self, call: str) -> None:
         """The call has a result, so no answer is needed any more."""
         for id in [id for id, ask in self.waiting.items() if ask.call == call]:
             del self.waiting[id]
 
-    def left(self, call: str) -> str:
+    def outcome_of(self, call: str) -> str:
         """The known outcome of a call that the agent left open."""
         if any(ask.call == call for ask in self.waiting.values()):
             return "It did not run: the permission request was not answered."

@@ -60,7 +60,7 @@ class ClaudeDriver:
             return DriverOutput([record])
         kind = jsonl.text_field(record, "type")
         if kind == "control_request":
-            return self._asked(record)
+            return self._on_permission_request(record)
         out = DriverOutput()
         if kind == "stream_event":
             self._partial.on_record(record)
@@ -71,11 +71,11 @@ class ClaudeDriver:
         elif kind == "user":
             self._user(record, out.entries)
         elif kind == "result":
-            self._ended(record)
+            self._on_turn_end(record)
         elif kind == "control_response":
-            self._permissions.echoed(record)
+            self._permissions.on_echo(record)
         elif kind == "control_cancel_request":
-            out.entries += self._permissions.withdrawn(record)
+            out.entries += self._permissions.on_withdrawn(record)
         elif kind == "rate_limit_event":
             out.entries += stream.rate_limit(record)
         elif kind not in stream.QUIET:
@@ -84,11 +84,13 @@ class ClaudeDriver:
 
     def on_eof(self) -> DriverOutput:
         """Stdout has ended."""
-        if self._result is not None and not self._calls.helped:
+        if self._result is not None and not self._calls.has_subagents:
             self._settle()
         out = DriverOutput([*self._partial.close()])
         for call, name in self.open_calls.items():
-            out.entries.append(self._summary(call, name, "interrupted", self._permissions.left(call), None))
+            out.entries.append(
+                self._summary(call, name, "interrupted", self._permissions.outcome_of(call), None)
+            )
         self.open_calls.clear()
         self.pending_permissions.clear()
         return out
@@ -98,22 +100,22 @@ class ClaudeDriver:
     def _system(self, record: dict[str, Any], entries: list[Entry]) -> None:
         subtype = jsonl.text_field(record, "subtype")
         if subtype == "init":
-            self._began(record, entries)
+            self._on_turn_start(record, entries)
         elif subtype == "session_state_changed":
             self._states = True
             # 2.1.197 also reports idle while background subagents run; 2.1.325 does not.
-            if record.get("state") == "idle" and self._result is not None and not self._calls.helped:
+            if record.get("state") == "idle" and self._result is not None and not self._calls.has_subagents:
                 self._settle()
                 entries += self._left_running()
         elif subtype in ("task_started", "task_updated", "task_notification"):
-            notice = self._calls.task(record, between_turns=self._result is not None)
+            notice = self._calls.on_task(record, between_turns=self._result is not None)
             if notice is not None:
                 call = record.get("tool_use_id")
                 entries.append(jsonl.notice_event("background_ended", notice[: jsonl.SHOWN], call=call))
         elif subtype not in stream.QUIET_SYSTEM:
             entries.append(stream.system_event(record))
 
-    def _began(self, record: dict[str, Any], entries: list[Entry]) -> None:
+    def _on_turn_start(self, record: dict[str, Any], entries: list[Entry]) -> None:
         """A turn begins; without a prompt it follows a background task that ended."""
         self._result, self._calls.stopped = None, False
         version = record.get("claude_code_version")
@@ -130,12 +132,12 @@ class ClaudeDriver:
             origin = self._origin(control.prompt_id(self.job.task))
             entries.append(NewEvent("user", {"text": self.job.prompt}, origin=origin))
 
-    def _ended(self, record: dict[str, Any]) -> None:
+    def _on_turn_end(self, record: dict[str, Any]) -> None:
         self._result = record
         self._partial.drop()
         for name, count in stream.counts(record).items():
             self._usage[name] = self._usage.get(name, 0) + count
-        if not self._states and not self._calls.helped:
+        if not self._states and not self._calls.has_subagents:
             self._settle()
 
     def _settle(self) -> None:
@@ -156,7 +158,7 @@ class ClaudeDriver:
     # --- Messages and tools
 
     def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        self._partial.whole(record)
+        self._partial.on_whole_record(record)
         for i, block in enumerate(stream.blocks(record.get("message"))):
             kind = jsonl.text_field(block, "type")
             if kind in stream.TOOL_USE_TYPES:
@@ -173,7 +175,7 @@ class ClaudeDriver:
         call, name = block.get("id"), block.get("name")
         if not isinstance(call, str) or not isinstance(name, str):
             entries.append(jsonl.unknown(block))
-        elif self._calls.began(call, name, record.get("parent_tool_use_id")):
+        elif self._calls.start(call, name, record.get("parent_tool_use_id")):
             body = self._with_parent(call, {"call": call, "name": name, "input": block.get("input")})
             entries.append(NewEvent("tool_progress", body, origin=self._origin(f"call:{call}")))
 
@@ -196,8 +198,8 @@ class ClaudeDriver:
 
     def _returned(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
         call = block["tool_use_id"]
-        self._permissions.settled(call)
-        name = self._calls.ended(call, stream.runs_in_background(record))
+        self._permissions.on_result(call)
+        name = self._calls.end(call, stream.runs_in_background(record))
         if name is None:
             return
         outcome = "error" if block.get("is_error") else "ok"
@@ -206,13 +208,13 @@ class ClaudeDriver:
         origin = self._origin(f"result:{call}")
         entries.append(self._summary(call, name, outcome, stream.output(block.get("content")), origin))
 
-    def _asked(self, record: dict[str, Any]) -> DriverOutput:
+    def _on_permission_request(self, record: dict[str, Any]) -> DriverOutput:
         id, request = record.get("request_id"), record.get("request")
         if not isinstance(id, str) or not isinstance(request, dict):
             return DriverOutput([jsonl.unknown(record)])
         if request.get("subtype") != "can_use_tool":
             return DriverOutput([jsonl.unknown(record)], [control.refusal(id)])
-        return self._permissions.asked(
+        return self._permissions.on_request(
             record, self._calls.parents.get(jsonl.text_field(request, "tool_use_id"))
         )
 

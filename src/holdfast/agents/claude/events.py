@@ -77,7 +77,7 @@ class TranscriptCalls:
         self._young: dict[str, None] = {}
         self._old: dict[str, None] = {}
 
-    def began(self, call: str, name: str, parent: str | None, arguments: object) -> bool:
+    def start(self, call: str, name: str, parent: str | None, arguments: object) -> bool:
         """A call begins; False if it is already known."""
         if call in self.open or call in self._young or call in self._old:
             return False
@@ -92,11 +92,11 @@ class TranscriptCalls:
             self._old, self._young = self._young, {}
         return self.open.pop(call, _UNKNOWN)
 
-    def ended(self, call: str) -> bool:
+    def has_ended(self, call: str) -> bool:
         """Whether the call's result is already known."""
         return call in self._young or call in self._old
 
-    def helper(self, prompt: str | None = None) -> str | None:
+    def subagent_call(self, prompt: str | None = None) -> str | None:
         """The open call that started a subagent with this prompt; else the latest that started any."""
         match: str | None = None
         for call, started in self._helpers():
@@ -137,7 +137,7 @@ class ClaudeEventBuilder:
         self._parent = parent
         self._sides: dict[str, str] = {}  # record of a subagent in the same file -> its call
 
-    def tell(self, piece: TranscriptPiece) -> list[NewEvent]:
+    def on_piece(self, piece: TranscriptPiece) -> list[NewEvent]:
         """The events of one piece."""
         record = piece.record
         if record is None:
@@ -216,7 +216,7 @@ class ClaudeEventBuilder:
         call, name, arguments = block.get("id"), block.get("name"), block.get("input")
         if type(call) is not str or type(name) is not str or _is_deep(raw):
             return self._odd_block(record, block, i, at)
-        if not self.calls.began(call, name, parent, arguments):
+        if not self.calls.start(call, name, parent, arguments):
             again = {"text": name, "code": "duplicate_call", "call": call}
             return NewEvent("notice", self._below(again), at, False, self._origin(record, i))
         body: dict[str, Any] = {"call": call, "name": name, "input": arguments}
@@ -266,7 +266,7 @@ class ClaudeEventBuilder:
     def _returned(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         call: str = block["tool_use_id"]
         output = stream.output(block.get("content"))
-        if self.calls.ended(call):
+        if self.calls.has_ended(call):
             body = {"text": output, "code": "duplicate_result", "call": call}
             return NewEvent("notice", self._below(body), at, False, self._origin(record, i))
         began = self.calls.end(call)
@@ -351,7 +351,7 @@ class ClaudeEventBuilder:
         call = self._sides.get(record.parent_uuid) if record.parent_uuid is not None else None
         if call is None:
             text = stream.content_text(prompt) if prompt is not None else None
-            call = self.calls.helper(text) or record.uuid
+            call = self.calls.subagent_call(text) or record.uuid
         if call is not None and record.uuid is not None:
             self._sides[record.uuid] = call
             if len(self._sides) > _SIDES:

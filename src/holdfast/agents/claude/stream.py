@@ -246,7 +246,7 @@ class PartialBlock:
         self._add(event.get("content_block"))
         self._add(event.get("delta"))
 
-    def whole(self, record: dict[str, Any]) -> None:
+    def on_whole_record(self, record: dict[str, Any]) -> None:
         """Process an `assistant` record: its block is complete."""
         if record.get("parent_tool_use_id") is None:
             self.drop()

@@ -167,23 +167,23 @@ def _named_call(
     except OSError:
         return
     with transcript:
-        teller = ClaudeEventBuilder(native_id, transcript.answered, parent)
+        builder = ClaudeEventBuilder(native_id, transcript.answered, parent)
         for piece in transcript.in_order():
-            for event in teller.tell(piece):
-                if event.kind == "tool_summary" and (subagents.calls or teller.prompts):
-                    yield from _before(event, native_id, subagents, teller, depth)
+            for event in builder.on_piece(piece):
+                if event.kind == "tool_summary" and (subagents.calls or builder.prompts):
+                    yield from _before(event, native_id, subagents, builder, depth)
                 yield event
-        for event in teller.close():
-            yield from _before(event, native_id, subagents, teller, depth)
+        for event in builder.close():
+            yield from _before(event, native_id, subagents, builder, depth)
             yield event
 
 
 def _before(
-    event: NewEvent, native_id: str, subagents: ClaudeSubagents, teller: ClaudeEventBuilder, depth: int
+    event: NewEvent, native_id: str, subagents: ClaudeSubagents, builder: ClaudeEventBuilder, depth: int
 ) -> Iterator[NewEvent]:
     """The events of the subagent whose call ends with this event."""
     call = event.body["call"]
-    if depth >= _DEEPEST or (call not in subagents.calls and call not in teller.prompts):
+    if depth >= _DEEPEST or (call not in subagents.calls and call not in builder.prompts):
         return
-    for file in subagents.take(call, teller.helpers.pop(call, None), teller.prompts.pop(call, None)):
+    for file in subagents.take(call, builder.helpers.pop(call, None), builder.prompts.pop(call, None)):
         yield from _named_call(file, native_id, subagents, call, depth + 1)

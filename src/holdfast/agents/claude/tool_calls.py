@@ -31,11 +31,11 @@ class ClaudeToolCalls:
         return [what for what, call in self._commands.values() if call in self._background]
 
     @property
-    def helped(self) -> bool:
+    def has_subagents(self) -> bool:
         """Whether subagents are still running; the agent wakes up when one ends."""
         return bool(self._helpers)
 
-    def began(self, call: str, name: str, parent: Any) -> bool:
+    def start(self, call: str, name: str, parent: Any) -> bool:
         """A call begins; False if it is already known."""
         if call in self._names:
             return False
@@ -44,7 +44,7 @@ class ClaudeToolCalls:
             self.parents[call] = parent
         return True
 
-    def ended(self, call: str, goes_on: bool) -> str | None:
+    def end(self, call: str, goes_on: bool) -> str | None:
         """A call has its result: return its name, or None if it ended before."""
         if call in self._names and call not in self.open:
             return None
@@ -55,7 +55,7 @@ class ClaudeToolCalls:
             self._helpers = {task: by for task, by in self._helpers.items() if by != call}
         return self._names.setdefault(call, "")
 
-    def task(self, record: dict[str, Any], between_turns: bool) -> str | None:
+    def on_task(self, record: dict[str, Any], between_turns: bool) -> str | None:
         """Process a `task_…` record; return the notice if a background task ended."""
         task, call = jsonl.text_field(record, "task_id"), jsonl.text_field(record, "tool_use_id")
         if record.get("subtype") == "task_started":

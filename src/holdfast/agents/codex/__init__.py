@@ -20,7 +20,7 @@ _TARGETS = {
 }
 
 
-def behind(path: str) -> tuple[str, ...] | None:
+def native_program(path: str) -> tuple[str, ...] | None:
     """The native program behind npm's wrapper; killing the wrapper would leave it running."""
     if not discovery.is_node_script(path):
         return None
@@ -86,7 +86,7 @@ AGENT = Agent(
     protocols=("exec-json",),
     driver=_driver,
     programs=("codex",),
-    behind=behind,
+    native_program=native_program,
     install="npm install -g @openai/codex",
     launch=launch,
     asks=False,

@@ -24,7 +24,7 @@ class CodexConversation:
         self._agent = agent
         self._native_id = native_id
         self._turn: CodexTurn | None = None
-        self._met = RecentIds()  # ids of items
+        self._known_items = RecentIds()  # ids of items
         self._ended = RecentIds()  # call ids
         self._stopped: str | None = None  # the call that was already reported as aborted
         self._line = JsonlLine(number=0, offset=0, size=0)
@@ -41,7 +41,7 @@ class CodexConversation:
                 self._say("assistant", text, id, self._record_id("message", id, part))
         elif role == "user":
             whose = records.user_text(payload)
-            for code, text in whose.told:
+            for code, text in whose.notices:
                 self._notice(code, text)
             if whose.person:
                 self._say("user", "\n".join(whose.person), id, self._record_id("message", id))
@@ -64,7 +64,7 @@ class CodexConversation:
         self.facts.said |= kind != "thinking"
         self._put(self._new(kind, {"text": text}, record_id))
 
-    def _tell(self, kind: str, text: str, id: str, part: int = 0) -> None:
+    def _on_event_text(self, kind: str, text: str, id: str, part: int = 0) -> None:
         """Emit a message of an event record that an item also holds, before or after it."""
         if not text.strip():
             return
@@ -72,7 +72,7 @@ class CodexConversation:
         if kind != "user":
             turn = self._need_turn()
             turn.by_event(PendingMessage(kind, text, id, event))
-            if len(turn.told) > MOST:
+            if len(turn.pending) > MOST:
                 self._flush()
         elif self._turn is None or not self._turn.was_item(kind, text):
             # The item for the model is lost or has not come yet.

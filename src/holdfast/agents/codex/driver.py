@@ -148,7 +148,7 @@ class CodexDriver:
             return out
         kind = jsonl.text_field(record, "type")
         if kind == "thread.started":
-            self._named(record, out.entries)
+            self._on_thread(record, out.entries)
         elif kind == "turn.started":
             self._accept(out.entries)
         elif kind in ("item.started", "item.updated", "item.completed"):
@@ -178,7 +178,7 @@ class CodexDriver:
         self.open_calls.clear()
         return out
 
-    def _named(self, record: dict[str, Any], entries: list[Entry]) -> None:
+    def _on_thread(self, record: dict[str, Any], entries: list[Entry]) -> None:
         named = jsonl.storable_id(record.get("thread_id"))
         if named is None or named == self.native_id:
             return

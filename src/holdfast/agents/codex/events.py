@@ -61,7 +61,7 @@ class CodexRollout(CodexConversation):
         self._before: dict[str, Any] = {}
         self._ordinal = -1
 
-    def take(self, line: JsonlLine) -> list[NewEvent]:
+    def on_line(self, line: JsonlLine) -> list[NewEvent]:
         """The events of one line."""
         self._events = []
         self._line = line
@@ -73,7 +73,7 @@ class CodexRollout(CodexConversation):
             self.facts.note("duplicate_record", line=line.number)
         else:
             self._before = line.value
-            self._take(record(line.value), line.value)
+            self._on_record(record(line.value), line.value)
         self.facts.records += 1
         return self._events
 
@@ -86,7 +86,7 @@ class CodexRollout(CodexConversation):
 
     # --- Record types
 
-    def _take(self, entry: CodexRecord, value: dict[str, Any]) -> None:
+    def _on_record(self, entry: CodexRecord, value: dict[str, Any]) -> None:
         self._was, self._at = self._at, entry.at
         facts = self.facts
         if facts.records == 0 and entry.kind == "session_meta":
@@ -121,10 +121,10 @@ class CodexRollout(CodexConversation):
     def _item(self, what: str, payload: dict[str, Any], value: dict[str, Any]) -> None:
         id = text_field(payload, "id")
         if id and what not in tool_calls.CALLS | tool_calls.OUTPUTS:
-            if id in self._met:
+            if id in self._known_items:
                 self.facts.note("duplicate_record", line=self._line.number, id=id)
                 return
-            self._met.add(id)
+            self._known_items.add(id)
         if what == "message":
             self._message(payload, id)
         elif what == "reasoning":
@@ -158,11 +158,11 @@ class CodexRollout(CodexConversation):
             else:
                 self._unknown(value)
         elif what == "user_message":
-            self._tell("user", text_field(payload, "message"), "")
+            self._on_event_text("user", text_field(payload, "message"), "")
         elif what == "agent_message":
-            self._tell("assistant", text_field(payload, "message"), "")
+            self._on_event_text("assistant", text_field(payload, "message"), "")
         elif what in ("agent_reasoning", "agent_reasoning_raw_content"):
-            self._tell("thinking", text_field(payload, "text"), "")
+            self._on_event_text("thinking", text_field(payload, "text"), "")
         elif what in tool_calls.ENDINGS:
             self._ending(payload)
         elif what == "thread_rolled_back":
@@ -179,18 +179,18 @@ class CodexRollout(CodexConversation):
     def _completed(self, what: str, item: dict[str, Any], value: dict[str, Any]) -> None:
         id = text_field(item, "id")
         if id and what in _SAYINGS:
-            if f"item:{id}" in self._met:
+            if f"item:{id}" in self._known_items:
                 self.facts.note("duplicate_record", line=self._line.number, id=id)
                 return
-            self._met.add(f"item:{id}")
+            self._known_items.add(f"item:{id}")
         if what == "UserMessage":
-            self._tell("user", "\n".join(records.texts(item.get("content"))), id)
+            self._on_event_text("user", "\n".join(records.texts(item.get("content"))), id)
         elif what == "AgentMessage":
             for part, text in enumerate(records.texts(item.get("content"))):
-                self._tell("assistant", text, id, part)
+                self._on_event_text("assistant", text, id, part)
         elif what == "Reasoning":
             summary, raw = item.get("summary_text"), item.get("raw_content")
-            self._tell("thinking", records.summary_text(summary) or records.summary_text(raw), id)
+            self._on_event_text("thinking", records.summary_text(summary) or records.summary_text(raw), id)
         elif what in tool_calls.ENDINGS:
             self._ending(item)
         elif what == "Plan":

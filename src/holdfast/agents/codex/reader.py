@@ -179,24 +179,24 @@ class CodexReader(TranscriptReader):
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """The events of the thread's rollout, in order."""
-        fold = CodexRollout(self.agent, ref.native_id)
+        rollout = CodexRollout(self.agent, ref.native_id)
         try:
             with sessions.open_rollout(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
-                    yield from fold.take(line)
+                    yield from rollout.on_line(line)
         except (OSError, sessions.CompressedRollout) as problem:
             yield self._unreadable(ref, problem)
-        yield from fold.end()
+        yield from rollout.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
         """Whether Codex can resume it as it is."""
-        fold = CodexRollout(self.agent, ref.native_id)
+        rollout = CodexRollout(self.agent, ref.native_id)
         problems: list[TranscriptProblem] = []
         readable = True
         try:
             with sessions.open_rollout(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
-                    fold.take(line)
+                    rollout.on_line(line)
         except FileNotFoundError:
             readable = False
             problems.append(TranscriptProblem("no_transcript", "it has no rollout", {"path": ref.path}))
@@ -206,8 +206,8 @@ class CodexReader(TranscriptReader):
         except sessions.CompressedRollout as problem:
             readable = False
             problems.append(TranscriptProblem("compressed", str(problem), {"path": ref.path}))
-        fold.end()
-        facts = fold.facts
+        rollout.end()
+        facts = rollout.facts
         if readable:
             problems += inspect.find_problems(facts, ref.native_id)
         if twins := [path for path in self._twins(ref) if path != ref.path]:

@@ -89,7 +89,7 @@ class CodexUserText(msgspec.Struct, frozen=True):
     """The parts of one user message: the person's text, and text of the harness that is worth a notice."""
 
     person: list[str]
-    told: list[tuple[str, str]]  # a notice's code and text
+    notices: list[tuple[str, str]]  # a notice's code and text
 
 
 def texts(content: Any) -> list[str]:

@@ -130,7 +130,7 @@ def _head(path: str) -> CodexRollout:
     fold = CodexRollout("codex", "")
     with suppress(OSError, CompressedRollout), open_rollout(path) as file:
         for line in islice(jsonl.read(file, STARTS), _HEAD):
-            fold.take(line)
+            fold.on_line(line)
             if fold.facts.title is not None and (fold.facts.header_id or fold.facts.thread_id):
                 break
     return fold

@@ -32,21 +32,21 @@ class CodexTurn(msgspec.Struct):
     calls: dict[str, CodexToolCall] = {}
     loose: dict[str, CodexCallResult] = {}  # results of calls without a start
     items: list[tuple[str, str]] = []  # messages in items, not yet in events: kind and text
-    told: list[PendingMessage] = []  # messages in events, not yet in items
+    pending: list[PendingMessage] = []  # messages in events, not yet in items
     prompts: list[str] = []  # prompts that were emitted from events
 
     def by_item(self, kind: str, text: str, id: str) -> None:
         """An item holds this message. Skip it if an event already held it."""
-        remaining = [message for message in self.told if not _is_same(message, kind, text, id)]
-        if len(remaining) == len(self.told):
+        remaining = [message for message in self.pending if not _is_same(message, kind, text, id)]
+        if len(remaining) == len(self.pending):
             self.items.append((kind, text))
             del self.items[:-MOST]
-        self.told = remaining
+        self.pending = remaining
 
     def by_event(self, message: PendingMessage) -> None:
         """An event holds this message. Keep it until an item holds the same, or none can follow."""
         if not self.was_item(message.kind, message.text):
-            self.told.append(message)
+            self.pending.append(message)
 
     def was_item(self, kind: str, text: str) -> bool:
         """Whether an item held this message and no event has matched it yet."""
@@ -67,8 +67,8 @@ class CodexTurn(msgspec.Struct):
 
     def flush(self) -> list[NewEvent]:
         """The messages that only events hold."""
-        events = [message.event for message in self.told]
-        self.told = []
+        events = [message.event for message in self.pending]
+        self.pending = []
         return events
 
 

@@ -122,7 +122,7 @@ class CheckpointGraph:
         self._calls: set[str] = set()  # calls that have begun
         self._open: dict[str, str] = {}  # open calls of this turn: id -> name
 
-    def story(self) -> Iterator[Item]:
+    def items(self) -> Iterator[Item]:
         """Its events in order, with problems where they occur."""
         data = self._blob(self._root)
         if data is None:
@@ -157,7 +157,7 @@ class CheckpointGraph:
         if prompts.last_role == "user":
             yield TranscriptProblem("no_reply", "the last message for the model is the user's", {})
 
-    def asked(self) -> dict[str, str]:
+    def prompts_by_request(self) -> dict[str, str]:
         """The prompts by request id."""
         prompts = {}
         for turn in ProtobufMessage(self._blob(self._root) or b"").many(_TURNS):

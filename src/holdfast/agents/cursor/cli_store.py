@@ -90,7 +90,7 @@ def _check_owner(db: apsw.Connection, meta: dict[str, Any] | None, native_id: st
         text = f"the store belongs to {jsonl.storable_id(agent_id) or 'nobody'}, not to {native_id}"
         yield TranscriptProblem("session_id_mismatch", text, {"agentId": jsonl.storable_id(agent_id)})
     if root := jsonl.text_field(meta, "latestRootBlobId"):
-        yield from CheckpointGraph(native_id, root, sqlite_rows.blobs_in(db)).story()
+        yield from CheckpointGraph(native_id, root, sqlite_rows.blobs_in(db)).items()
     else:
         yield TranscriptProblem("empty", "the store has no conversation yet", {})
 

@@ -48,25 +48,25 @@ class _JsonlTranscript:
                 if line.value is None:
                     yield jsonl.notice(line, AGENT, self._native_id)
                 else:
-                    yield from self._hear(line.value, f"line:{line.number}")
+                    yield from self._on_record(line.value, f"line:{line.number}")
         except OSError as problem:
             yield TranscriptProblem(
                 "store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path}
             )
-        yield from self._ended("interrupted", jsonl.UNKNOWN_OUTCOME)
+        yield from self._end_calls("interrupted", jsonl.UNKNOWN_OUTCOME)
 
-    def _hear(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
+    def _on_record(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
         kind, role, message = (
             jsonl.text_field(record, "type"),
             jsonl.text_field(record, "role"),
             record.get("message"),
         )
         if role in ("user", "assistant") and isinstance(message, dict):
-            yield from self._ended("ok", NOT_KEPT)
+            yield from self._end_calls("ok", NOT_KEPT)
             for number, part in enumerate(parts(message)):
                 yield from self._part(role, part, f"{name}:{number}")
         elif kind == "turn_ended":
-            yield from self._turn_ended(record, name)
+            yield from self._turn_end_calls(record, name)
         elif kind == "metadata":
             return
         else:
@@ -87,10 +87,10 @@ class _JsonlTranscript:
         if text:
             yield self._event(role, {"text": text}, name)
 
-    def _turn_ended(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
+    def _turn_end_calls(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
         status = jsonl.text_field(record, "status")
         if status == "success":
-            yield from self._ended("ok", NOT_KEPT)
+            yield from self._end_calls("ok", NOT_KEPT)
             return
         error = record.get("error")
         why = (
@@ -108,9 +108,9 @@ class _JsonlTranscript:
             yield self._event("notice", {"text": why or "the turn was canceled", "code": "cancelled"}, name)
         else:
             yield self._event("notice", jsonl.unknown(record).body, name)
-        yield from self._ended("interrupted", jsonl.UNKNOWN_OUTCOME)
+        yield from self._end_calls("interrupted", jsonl.UNKNOWN_OUTCOME)
 
-    def _ended(self, outcome: str, output: str) -> Iterator[NewEvent]:
+    def _end_calls(self, outcome: str, output: str) -> Iterator[NewEvent]:
         for call, name in self._open.items():
             body: dict[str, Any] = {"call": call, "name": name, "outcome": outcome, "output": output}
             if outcome == "ok":
@@ -141,7 +141,7 @@ class _TextTranscript:
         try:
             with open(self._path, "rb") as file:
                 for number, raw in enumerate(iter(lambda: file.readline(jsonl.LONGEST), b"")):
-                    yield from self._hear(raw.decode(errors="replace").rstrip("\r\n"), number)
+                    yield from self._on_record(raw.decode(errors="replace").rstrip("\r\n"), number)
         except OSError as problem:
             yield TranscriptProblem(
                 "store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path}
@@ -151,7 +151,7 @@ class _TextTranscript:
             body = {"call": call, "name": name, "outcome": "interrupted", "output": jsonl.UNKNOWN_OUTCOME}
             yield NewEvent("tool_summary", body)
 
-    def _hear(self, text: str, number: int) -> Iterator[NewEvent]:
+    def _on_record(self, text: str, number: int) -> Iterator[NewEvent]:
         mark = next((m for m in _MARKS if text.startswith(m)), "") if self._side == "assistant" else ""
         if text in _SIDES or mark:
             yield from self._flush()

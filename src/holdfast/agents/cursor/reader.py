@@ -69,7 +69,7 @@ def find_problems(items: Iterable[NewEvent | TranscriptProblem], has_runs: bool)
                 turn.cut = True
         else:
             turn = turn or _CursorTurn()
-            turn.hear(item)
+            turn.on_event(item)
             if item.kind == "tool_progress":
                 calls[str(body["call"])] = body["input"]
             elif item.kind == "tool_summary":
@@ -90,7 +90,7 @@ class _CursorTurn:
         self.cut = False
         self.dangling = False
 
-    def hear(self, event: NewEvent) -> None:
+    def on_event(self, event: NewEvent) -> None:
         if not (event.kind == "tool_summary" and event.origin is None):
             self.last = event.kind
 

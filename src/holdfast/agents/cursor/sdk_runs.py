@@ -70,13 +70,13 @@ def runs_with_problems(
     last: SdkRunEvents | None = None
     for run, messages in logs:
         if last is not None:
-            yield from last.judged(is_last=False)
+            yield from last.problems(is_last=False)
         last = SdkRunEvents(agent_id, run, prompt)
         for message in messages:
-            yield from last.hear(message)
+            yield from last.on_message(message)
         yield from last.close()
     if last is not None:
-        yield from last.judged(is_last=True)
+        yield from last.problems(is_last=True)
 
 
 class SdkRunEvents:
@@ -89,15 +89,15 @@ class SdkRunEvents:
         self.began = False  # it did more than receive its prompt
         self._agent = agent_id
         self._prompt = prompt
-        self._asked = False  # its prompt was emitted
+        self._has_prompt = False  # its prompt was emitted
         self._finished_calls: set[str] = set()
-        self._told: str | None = None  # the text of its final status
+        self._status_text: str | None = None  # the text of its final status
         self._seq: int | None = None
         self._kind: str | None = None  # of the current block
         self._first: SdkRunMessage | None = None
         self._pieces: list[str] = []
 
-    def hear(self, message: SdkRunMessage) -> Iterator[NewEvent | TranscriptProblem]:
+    def on_message(self, message: SdkRunMessage) -> Iterator[NewEvent | TranscriptProblem]:
         """The events of the next log entry."""
         if self._seq is not None and message.seq <= self._seq:
             evidence = {"run": self.run.id, "seq": message.seq}
@@ -124,7 +124,7 @@ class SdkRunEvents:
         if payload.get("type") == "result":
             self._end(jsonl.text_field(payload, "status"), jsonl.text_field(payload, "errorCode"))
         elif payload.get("type") == "sdk_message" and isinstance(content, dict):
-            yield from self._hear(message, content)
+            yield from self._on_content(message, content)
         else:
             yield from self._unknown(message, payload)
 
@@ -141,7 +141,7 @@ class SdkRunEvents:
             }
             yield NewEvent("tool_summary", body, at=self.run.at)
 
-    def judged(self, is_last: bool) -> Iterator[TranscriptProblem]:
+    def problems(self, is_last: bool) -> Iterator[TranscriptProblem]:
         """Its problems, once it is known whether another run follows."""
         run, status = self.run, self.run.status
         evidence: dict[str, Any] = {"run": run.id, "status": status}
@@ -163,7 +163,7 @@ class SdkRunEvents:
         if not is_last:
             return
         if status == ERROR:
-            evidence["error"] = self._told or run.error
+            evidence["error"] = self._status_text or run.error
             yield TranscriptProblem("ended_in_api_error", "the last run ended in an error", evidence)
         elif status == CANCELLED:
             yield TranscriptProblem("interrupted_on_purpose", "the last run was canceled", evidence)
@@ -172,7 +172,7 @@ class SdkRunEvents:
 
     # --- One message
 
-    def _hear(
+    def _on_content(
         self, message: SdkRunMessage, content: dict[str, Any]
     ) -> Iterator[NewEvent | TranscriptProblem]:
         kind = jsonl.text_field(content, "type")
@@ -183,7 +183,7 @@ class SdkRunEvents:
             return
         if kind == "user":
             yield from self._flush()
-            self.began = self._asked = True
+            self.began = self._has_prompt = True
             yield self._event(message, "user", {"text": tool_calls.content(content.get("message"))})
             return
         yield from self._begin(message)
@@ -206,9 +206,9 @@ class SdkRunEvents:
 
     def _begin(self, message: SdkRunMessage) -> Iterator[NewEvent]:
         """The prompt, which the log holds only if the server sent it back."""
-        if self._asked:
+        if self._has_prompt:
             return
-        self.began = self._asked = True
+        self.began = self._has_prompt = True
         text = self._prompt(self.run) if self._prompt is not None else None
         origin = jsonl.origin(AGENT, self._agent, f"{self.run.id}:prompt")
         if text is not None:
@@ -257,7 +257,7 @@ class SdkRunEvents:
 
     def _end(self, status: str, text: str) -> None:
         if status.upper() in TERMINAL:
-            self.ended, self._told = status.upper(), text or self._told
+            self.ended, self._status_text = status.upper(), text or self._status_text
         elif status:
             self.ended = None
 
@@ -267,14 +267,14 @@ class SdkRunEvents:
         ended = run.status if run.status in TERMINAL else self.ended
         at, origin = run.at, jsonl.origin(AGENT, self._agent, f"{run.id}:end")
         if ended == ERROR:
-            text = self._told or run.error or "the run ended in an error"
+            text = self._status_text or run.error or "the run ended in an error"
             yield NewEvent("error", {"text": text, "code": "run_error"}, at=at, origin=origin)
         elif ended == CANCELLED:
             yield NewEvent(
                 "notice", {"text": "the run was canceled", "code": "cancelled"}, at=at, origin=origin
             )
         elif ended == EXPIRED:
-            text = self._told or run.error or "the run expired"
+            text = self._status_text or run.error or "the run expired"
             yield NewEvent("notice", {"text": text, "code": "expired"}, at=at, origin=origin)
 
     def _unknown(self, message: SdkRunMessage, content: dict[str, Any]) -> Iterator[NewEvent]:

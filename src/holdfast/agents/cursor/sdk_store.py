@@ -67,7 +67,7 @@ def read_agent(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
         nonlocal asked
         if asked is None:
             with store.blobs(agent.id) as blob:
-                asked = CheckpointGraph(agent.id, agent.root, blob).asked() if agent.root else {}
+                asked = CheckpointGraph(agent.id, agent.root, blob).prompts_by_request() if agent.root else {}
         return asked.get(run.request or "")
 
     yield from runs_with_problems(agent.id, ((run, store.log(run)) for run in runs), prompt)
@@ -88,7 +88,7 @@ def agent_problems(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProbl
             yield TranscriptProblem("row_stale", text, {"run": agent.active_run})
     if agent.root is not None:
         with store.blobs(agent.id) as blob:
-            for item in CheckpointGraph(agent.id, agent.root, blob).story():
+            for item in CheckpointGraph(agent.id, agent.root, blob).items():
                 if isinstance(item, TranscriptProblem) and item.code in (
                     "missing_blob",
                     "store_damaged",

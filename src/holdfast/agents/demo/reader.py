@@ -58,16 +58,16 @@ class DemoReader(TranscriptReader):
 
     def inspect(self, ref: SessionRef) -> Inspection:
         """The demo agent's own rules decide."""
-        story = _DemoEvents(ref)
-        for _ in story.events():
+        records = _DemoEvents(ref)
+        for _ in records.events():
             pass
-        problems = [*story.problems, *story.turns.problems()]
+        problems = [*records.problems, *records.turns.problems()]
         return self.inspection(
             ref,
             problems,
-            dangling=story.turns.dangling,
-            turns=story.turns.count,
-            last_complete=story.turns.last_complete,
+            dangling=records.turns.dangling,
+            turns=records.turns.count,
+            last_complete=records.turns.last_complete,
         )
 
 
@@ -89,10 +89,10 @@ class _DemoEvents:
             if line.value is None:
                 yield jsonl.notice(line, DEMO_AGENT, self._ref.native_id)
             else:
-                yield from self._told(line.value)
+                yield from self._on_record(line.value)
         yield from self.turns.close()
 
-    def _told(self, record: dict[str, Any]) -> Iterator[NewEvent]:
+    def _on_record(self, record: dict[str, Any]) -> Iterator[NewEvent]:
         kind, number = record.get("type"), record.get("n")
         if isinstance(number, int):
             if number != self._last + 1:
@@ -107,7 +107,7 @@ class _DemoEvents:
                 yield from self.turns.prompt()
                 yield NewEvent("user", {"text": text}, at, origin=origin)
             case "message" | "thought":
-                self.turns.spoke()
+                self.turns.add_text()
                 yield NewEvent(
                     "assistant" if kind == "message" else "thinking", {"text": text}, origin=origin
                 )
@@ -126,7 +126,7 @@ class _DemoEvents:
 
     def _result(self, record: dict[str, Any], origin: Origin) -> NewEvent:
         call = str(record.get("call"))
-        if self.turns.result(call) is None and self.turns.late(call) is None:
+        if self.turns.result(call) is None and self.turns.late_result(call) is None:
             self.problems.append(
                 TranscriptProblem("orphan_result", f"{call} has a result but no call", {"call": call})
             )

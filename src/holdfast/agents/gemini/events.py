@@ -98,9 +98,9 @@ class GeminiEventBuilder:
         elif entry.kind in ("info", "warning", "error"):
             yield from self._program(entry)
         elif entry.kind != "context":
-            yield from self._said(entry)
+            yield from self._texts(entry)
 
-    def _said(self, entry: LogMessage) -> Iterator[NewEvent]:
+    def _texts(self, entry: LogMessage) -> Iterator[NewEvent]:
         if entry.thoughts_ref is not None:
             thought = messages.thoughts(self._pieces.message(entry.thoughts_ref))
             if thought.strip():

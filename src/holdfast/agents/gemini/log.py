@@ -72,7 +72,7 @@ class MutationLog:
         self.odd: dict[str, list[dict[str, Any]]] = {}
         self.counts: dict[str, int] = {}
 
-    def take(self, line: JsonlLine) -> None:
+    def on_line(self, line: JsonlLine) -> None:
         """Process one line."""
         self.records += 1
         here = MessageRef(line.offset, line.size)

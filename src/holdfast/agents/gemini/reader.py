@@ -151,11 +151,11 @@ class GeminiReader(TranscriptReader):
         if not waiting:
             return []
         with open(ref.path, "rb") as file:
-            teller = GeminiEventBuilder(log, file, self.agent, ref.native_id)
+            builder = GeminiEventBuilder(log, file, self.agent, ref.native_id)
             return [
                 {"call": call.id, "name": call.name, "input": call.input}
                 for entry in waiting
-                for call in teller.calls(entry)
+                for call in builder.calls(entry)
                 if call.outcome is None
             ]
 
@@ -190,4 +190,4 @@ def _is_in(pid: int, cwd: str | None) -> bool:
 def _read(path: str, log: MutationLog) -> None:
     with sessions.open_log(path) as lines:
         for line in lines:
-            log.take(line)
+            log.on_line(line)

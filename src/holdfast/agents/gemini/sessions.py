@@ -77,7 +77,7 @@ def head(path: str) -> MutationLog:
     log = MutationLog()
     with suppress(OSError), open_log(path) as lines:
         for line in lines:
-            log.take(line)
+            log.on_line(line)
             if log.said and log.header_ids:
                 break
     return log

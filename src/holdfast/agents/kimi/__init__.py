@@ -10,7 +10,7 @@ from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
 
-def behind(path: str) -> tuple[str, ...] | None:
+def native_program(path: str) -> tuple[str, ...] | None:
     """Its script and the node that was installed with it: the one on PATH may be too old."""
     if not discovery.is_node_script(path):
         return None
@@ -44,7 +44,7 @@ AGENT = Agent(
     protocols=("acp",),
     driver=acp.make_driver,
     programs=("kimi",),
-    behind=behind,
+    native_program=native_program,
     install="npm install -g @moonshot-ai/kimi-code (needs Node 22.19 or later)",
     launch=launch,
     forks="whole",

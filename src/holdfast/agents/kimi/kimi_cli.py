@@ -42,69 +42,71 @@ class KimiCliWire:
     """Reads what happened, record by record."""
 
     def __init__(self, native_id: str):
-        self.story = KimiConversation(native_id)
+        self.conversation = KimiConversation(native_id)
         self.has_header = False
         self.calls: set[str] = set()  # of the last turn, since the last compaction
         self.compacted = False  # in the last turn
 
-    def take(self, line: JsonlLine) -> list[NewEvent]:
+    def on_line(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
         if record is None:
-            self.story.records += 1
-            return [self.story.unreadable(line)]
+            self.conversation.records += 1
+            return [self.conversation.unreadable(line)]
         envelope = inner(record, "message")
         kind = jsonl.text_field(envelope, "type")
         if line.problem == GLUED:
             if not kind and jsonl.text_field(record, "type") != "metadata":
                 return []  # a piece of a torn record, not a record
-            self.story.note(GLUED, line)
-        self.story.records += 1
+            self.conversation.note(GLUED, line)
+        self.conversation.records += 1
         if jsonl.text_field(record, "type") == "metadata":
             self.has_header = True
             return []
         at = timestamps.of_seconds(record.get("timestamp"))
         if kind in _QUIET:
             return []
-        return self._told(kind, inner(envelope, "payload"), record, at, line)
+        return self._on_record(kind, inner(envelope, "payload"), record, at, line)
 
     def end(self) -> list[NewEvent]:
         """End what is still open."""
-        return self.story.turns.close()
+        return self.conversation.turns.close()
 
-    def _told(
+    def _on_record(
         self, kind: str, payload: dict[str, Any], record: dict[str, Any], at: str | None, line: JsonlLine
     ) -> list[NewEvent]:
-        name, turn = f"byte:{line.offset}", self.story.turns.now
+        name, turn = f"byte:{line.offset}", self.conversation.turns.now
         if kind in ("TurnBegin", "SteerInput"):
             begun = self._begin() if kind == "TurnBegin" else []
             prompt = records.text(payload.get("user_input"))
-            return [*begun, self.story.event("user", {"text": prompt}, at, name)]
+            return [*begun, self.conversation.event("user", {"text": prompt}, at, name)]
         if kind == "ContentPart":
-            return self.story.said(payload, at, name)
+            return self.conversation.on_part(payload, at, name)
         if kind == "ToolCall":
             function, id = inner(payload, "function"), jsonl.text_field(payload, "id")
             self.calls.add(id)
             arguments = records.arguments(function.get("arguments"))
-            return [self.story.call(id, jsonl.text_field(function, "name"), arguments, at, line)]
+            return [self.conversation.call(id, jsonl.text_field(function, "name"), arguments, at, line)]
         if kind == "ToolResult":
             value = inner(payload, "return_value") or inner(payload, "result")
             outcome = "error" if value.get("is_error") is True else "ok"
             output = records.text(value.get("output")) or jsonl.text_field(value, "message")
-            return [self.story.result(jsonl.text_field(payload, "tool_call_id"), outcome, output, at, line)]
+            return [
+                self.conversation.result(jsonl.text_field(payload, "tool_call_id"), outcome, output, at, line)
+            ]
         if kind == "TurnEnd":
             turn.ended = turn.ended or COMPLETE
             return []
         event = self._note(kind, payload, record)
-        return [self.story.event(event.kind, event.body, at, name)]
+        return [self.conversation.event(event.kind, event.body, at, name)]
 
     def _begin(self) -> list[NewEvent]:
         self.calls, self.compacted = set(), False
-        return self.story.turns.prompt()
+        return self.conversation.turns.prompt()
 
     def _note(self, kind: str, payload: dict[str, Any], record: dict[str, Any]) -> NewEvent:
         if kind == "StepInterrupted":
-            self.story.turns.now.ended = ABORTED
+            self.conversation.turns.now.ended = ABORTED
             return jsonl.notice_event("interrupted", "the step was interrupted")
         if kind == "CompactionEnd":
             self.calls, self.compacted = set(), True
@@ -130,7 +132,7 @@ class KimiCliContext(msgspec.Struct):
     def forgets(self, happened: KimiCliWire) -> list[str] | None:
         """The calls that the model will not know; None if it will know everything that was done."""
         lost = sorted(happened.calls - self.calls)
-        turn = happened.story.turns.now
+        turn = happened.conversation.turns.now
         untold = turn.did and turn.number > 0 and self.last in ("user", "") and not happened.compacted
         return lost if lost or untold else None
 
@@ -139,20 +141,20 @@ class KimiCliMessages:
     """Reads events from the context, for sessions from before the wire file existed."""
 
     def __init__(self, native_id: str):
-        self.story = KimiConversation(native_id)
+        self.conversation = KimiConversation(native_id)
         self.context = KimiCliContext()
 
-    def take(self, line: JsonlLine) -> list[NewEvent]:
+    def on_line(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
-        self.story.records += 1
+        self.conversation.records += 1
         if record is None:
-            return [self.story.unreadable(line)]
+            return [self.conversation.unreadable(line)]
         role, name = jsonl.text_field(record, "role"), f"byte:{line.offset}"
         if line.problem == GLUED:
             if not role:
                 return []
-            self.story.note(GLUED, line)
+            self.conversation.note(GLUED, line)
         if role.startswith("_"):
             return []
         self.context.last = role
@@ -160,20 +162,25 @@ class KimiCliMessages:
             return self._assistant(record, line)
         text = records.text(record.get("content"))
         if role == "tool":
-            return [self.story.result(jsonl.text_field(record, "tool_call_id"), "ok", text, None, line)]
+            return [
+                self.conversation.result(jsonl.text_field(record, "tool_call_id"), "ok", text, None, line)
+            ]
         if role == "user" and not text.startswith("<system"):
-            return [*self.story.turns.prompt(), self.story.event("user", {"text": text}, None, name)]
+            return [
+                *self.conversation.turns.prompt(),
+                self.conversation.event("user", {"text": text}, None, name),
+            ]
         if role == "user":
-            return [self.story.event("notice", {"text": text, "code": "synthetic"}, None, name)]
+            return [self.conversation.event("notice", {"text": text, "code": "synthetic"}, None, name)]
         notice = jsonl.unknown(record)
-        return [self.story.event(notice.kind, notice.body, None, name)]
+        return [self.conversation.event(notice.kind, notice.body, None, name)]
 
     def end(self) -> list[NewEvent]:
         """End what is still open; in this file only a last answer shows that a turn ended."""
-        turn = self.story.turns.now
+        turn = self.conversation.turns.now
         if turn.said and not turn.open and self.context.last == "assistant":
             turn.ended = COMPLETE
-        return self.story.turns.close()
+        return self.conversation.turns.close()
 
     def _assistant(self, record: dict[str, Any], line: JsonlLine) -> list[NewEvent]:
         content, events = record.get("content"), []
@@ -182,11 +189,13 @@ class KimiCliMessages:
         )
         for number, part in enumerate(parts):
             if isinstance(part, dict):
-                events += self.story.said(part, None, f"byte:{line.offset}:{number}")
+                events += self.conversation.on_part(part, None, f"byte:{line.offset}:{number}")
         for call in records.items(record.get("tool_calls")):
             function = inner(call, "function")
             id = jsonl.text_field(call, "id") if isinstance(call, dict) else ""
             self.context.calls.add(id)
             arguments = records.arguments(function.get("arguments"))
-            events.append(self.story.call(id, jsonl.text_field(function, "name"), arguments, None, line))
+            events.append(
+                self.conversation.call(id, jsonl.text_field(function, "name"), arguments, None, line)
+            )
         return events

@@ -79,26 +79,26 @@ class KimiCodeWire:
     """Reads one file line by line."""
 
     def __init__(self, native_id: str):
-        self.story = KimiConversation(native_id)
+        self.conversation = KimiConversation(native_id)
         self.has_header = False
         self._turn_id: Any = None
         self._turn_ids: set[int] = set()
         self._cancelled = False
         self._prompts: deque[tuple[str, str]] = deque(maxlen=_PENDING)  # id and text, not yet in the context
 
-    def take(self, line: JsonlLine) -> list[NewEvent]:
+    def on_line(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
         if record is None:
-            self.story.records += 1
-            return [self.story.unreadable(line)]
+            self.conversation.records += 1
+            return [self.conversation.unreadable(line)]
         kind = jsonl.text_field(record, "type")
         if line.problem == GLUED:
             if "time" not in record and kind != "metadata":
                 return []  # a piece of a torn record, not a record
-            self.story.note(GLUED, line)
-        self.story.records += 1
-        if self.story.records == 1:
+            self.conversation.note(GLUED, line)
+        self.conversation.records += 1
+        if self.conversation.records == 1:
             self.has_header = kind == "metadata"
         if kind in _QUIET:
             return []
@@ -118,7 +118,7 @@ class KimiCodeWire:
 
     def end(self) -> list[NewEvent]:
         """End what is still open."""
-        return self.story.turns.close()
+        return self.conversation.turns.close()
 
     def _prompt(
         self, record: dict[str, Any], at: str | None, line: JsonlLine, begins: bool
@@ -129,16 +129,16 @@ class KimiCodeWire:
         events = self._begin(record.get("turnId"), line) if begins else []
         name = f"prompt:{id}" if id and begins else f"byte:{line.offset}"
         if origin in _HUMAN:
-            return [*events, self.story.event("user", {"text": text}, at, name)]
-        return [*events, self.story.event("notice", {"text": text, "code": origin}, at, name)]
+            return [*events, self.conversation.event("user", {"text": text}, at, name)]
+        return [*events, self.conversation.event("notice", {"text": text, "code": origin}, at, name)]
 
     def _begin(self, turn_id: Any, line: JsonlLine) -> list[NewEvent]:
         if type(turn_id) is int:
             if turn_id in self._turn_ids:
-                self.story.note("forked_history", line)  # two writers each numbered their own turn
+                self.conversation.note("forked_history", line)  # two writers each numbered their own turn
             self._turn_ids.add(turn_id)
         self._turn_id, self._cancelled = turn_id, False
-        return self.story.turns.prompt()
+        return self.conversation.turns.prompt()
 
     def _message(self, message: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         """A message for the model; most are already covered by other records."""
@@ -148,12 +148,12 @@ class KimiCodeWire:
             events = []
             for number, part in enumerate(records.items(message.get("content"))):
                 if isinstance(part, dict):
-                    events += self.story.said(part, at, f"{name}:{number}")
+                    events += self.conversation.on_part(part, at, f"{name}:{number}")
             for call in records.items(message.get("toolCalls")):
                 if isinstance(call, dict):
                     arguments = records.arguments(call.get("arguments"))
                     events.append(
-                        self.story.call(
+                        self.conversation.call(
                             jsonl.text_field(call, "id"), jsonl.text_field(call, "name"), arguments, at, line
                         )
                     )
@@ -161,13 +161,15 @@ class KimiCodeWire:
         text = records.text(message.get("content"))
         if role == "tool":
             outcome = "error" if message.get("isError") is True else "ok"
-            return [self.story.result(jsonl.text_field(message, "toolCallId"), outcome, text, at, line)]
+            return [
+                self.conversation.result(jsonl.text_field(message, "toolCallId"), outcome, text, at, line)
+            ]
         if origin == "injection" or self._is_told(jsonl.text_field(message, "id"), text):
             return []
         if role == "user" and origin in _HUMAN:
-            return [*self._begin(None, line), self.story.event("user", {"text": text}, at, name)]
+            return [*self._begin(None, line), self.conversation.event("user", {"text": text}, at, name)]
         code = "compaction" if origin == "compaction_summary" else origin or role or "unknown_record"
-        return [self.story.event("notice", {"text": text, "code": code}, at, name)]
+        return [self.conversation.event("notice", {"text": text, "code": code}, at, name)]
 
     def _is_told(self, id: str, text: str) -> bool:
         for prompt in self._prompts:
@@ -182,38 +184,40 @@ class KimiCodeWire:
             return []
         if kind == "content.part":
             uuid = jsonl.text_field(event, "uuid")
-            return self.story.said(
+            return self.conversation.on_part(
                 inner(event, "part"), at, f"part:{uuid}" if uuid else f"byte:{line.offset}"
             )
         if kind == "tool.call":
             args = event.get("args")
             return [
-                self.story.call(call, jsonl.text_field(event, "name"), {} if args is None else args, at, line)
+                self.conversation.call(
+                    call, jsonl.text_field(event, "name"), {} if args is None else args, at, line
+                )
             ]
         if kind == "tool.result":
             result = inner(event, "result")
             outcome = "ok"
             if result.get("isError") is True:
                 outcome = "interrupted" if self._cancelled else "error"
-            return [self.story.result(call, outcome, records.text(result.get("output")), at, line)]
+            return [self.conversation.result(call, outcome, records.text(result.get("output")), at, line)]
         notice = jsonl.unknown(event)
-        return [self.story.event(notice.kind, notice.body, at, f"byte:{line.offset}")]
+        return [self.conversation.event(notice.kind, notice.body, at, f"byte:{line.offset}")]
 
     def _ended(self, record: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         if self._turn_id is not None and record.get("turnId") != self._turn_id:
             return []
-        reason, turn = jsonl.text_field(record, "reason"), self.story.turns.now
+        reason, turn = jsonl.text_field(record, "reason"), self.conversation.turns.now
         if reason == "completed":
             turn.ended = COMPLETE
             return []
         if reason == "cancelled":
             turn.ended = ABORTED
             body = {"text": "the turn was canceled", "code": "interrupted"}
-            return [self.story.event("notice", body, at, f"byte:{line.offset}")]
+            return [self.conversation.event("notice", body, at, f"byte:{line.offset}")]
         error = inner(record, "error")
         turn.ended, turn.reason = FAILED, jsonl.text_field(error, "message") or reason
         body = {"text": turn.reason, "code": "api_error", "name": jsonl.text_field(error, "code") or reason}
-        return [self.story.event("error", body, at, f"byte:{line.offset}")]
+        return [self.conversation.event("error", body, at, f"byte:{line.offset}")]
 
     def _note(self, record: dict[str, Any], kind: str, at: str | None, line: JsonlLine) -> NewEvent:
         name = f"byte:{line.offset}"
@@ -223,11 +227,13 @@ class KimiCodeWire:
                 records.text(summary.get("content")) if isinstance(summary, dict) else records.text(summary)
             )
             text = text or jsonl.text_field(record, "contextSummary")
-            return self.story.event("notice", {"text": text, "code": "compaction"}, at, name)
+            return self.conversation.event("notice", {"text": text, "code": "compaction"}, at, name)
         if kind == "context.undo":
             body = {"text": f"the user rolled back {record.get('count')} prompts", "code": "undo"}
-            return self.story.event("notice", body, at, name)
+            return self.conversation.event("notice", body, at, name)
         if kind == "context.clear":
-            return self.story.event("notice", {"text": "the context was cleared", "code": "clear"}, at, name)
+            return self.conversation.event(
+                "notice", {"text": "the context was cleared", "code": "clear"}, at, name
+            )
         notice = jsonl.unknown(record)
-        return self.story.event(notice.kind, notice.body, at, name)
+        return self.conversation.event(notice.kind, notice.body, at, name)

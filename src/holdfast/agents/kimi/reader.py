@@ -24,39 +24,42 @@ _TEXTS = {
 
 
 def find_problems(
-    fold: kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages,
+    transcript: kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages,
     context: kimi_cli.KimiCliMessages | None,
     folder: str | None,
     native_id: str,
 ) -> list[TranscriptProblem]:
     """The problems of a session whose folder has this id."""
-    story = fold.story
-    if not story.records and (context is None or not context.story.records):
+    conversation = transcript.conversation
+    if not conversation.records and (context is None or not context.conversation.records):
         return [TranscriptProblem("empty", "its file is empty")]
     problems = []
     if folder is not None and folder != native_id:
         text = f"its state file has the id {native_id}, its folder the id {folder}"
         problems.append(TranscriptProblem("session_id_mismatch", text, {"in_state": native_id}))
-    if isinstance(fold, kimi_code.KimiCodeWire) and story.records and not fold.has_header:
+    if isinstance(transcript, kimi_code.KimiCodeWire) and conversation.records and not transcript.has_header:
         problems.append(TranscriptProblem("bad_header", "the first line is not a file header"))
-    odd = [(code, lines, story.counts[code]) for code, lines in story.odd.items()]
+    odd = [(code, lines, conversation.counts[code]) for code, lines in conversation.odd.items()]
     if context is not None:
-        odd += [(code, lines, context.story.counts[code]) for code, lines in context.story.odd.items()]
+        odd += [
+            (code, lines, context.conversation.counts[code])
+            for code, lines in context.conversation.odd.items()
+        ]
     for code, lines, count in odd:
         problems.append(TranscriptProblem(code, _TEXTS.get(code, code), {"count": count, "lines": lines}))
-    if isinstance(fold, kimi_cli.KimiCliWire) and context is not None:
-        lost = context.context.forgets(fold)
+    if isinstance(transcript, kimi_cli.KimiCliWire) and context is not None:
+        lost = context.context.forgets(transcript)
         if lost is not None:
             text = "the last actions are not in the model's context, so a resume would forget them"
             problems.append(TranscriptProblem("context_forgets_step", text, {"calls": lost}))
-    return problems + story.turns.problems()
+    return problems + conversation.turns.problems()
 
 
 # --- The reader
 
 TITLE = "kimi-code"  # the process title of Kimi Code 2.1
 
-_Fold: TypeAlias = kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages
+_Transcript: TypeAlias = kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages
 
 
 class KimiReader(TranscriptReader):
@@ -91,28 +94,28 @@ class KimiReader(TranscriptReader):
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """What happened, in order; the records of subagents are not part of it."""
-        path, fold = _conversation(ref)
+        path, transcript = _conversation(ref)
         try:
-            for line in jsonl.lines(path, _starts(fold)):
-                yield from fold.take(line)
+            for line in jsonl.lines(path, _starts(transcript)):
+                yield from transcript.on_line(line)
         except OSError as problem:
             body = {"text": str(problem), "code": _missing(problem).code, "path": path}
             yield NewEvent("notice", body)
-        yield from fold.end()
+        yield from transcript.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
         """Whether it can be resumed as it is."""
-        path, fold = _conversation(ref)
+        path, transcript = _conversation(ref)
         problems: list[TranscriptProblem] = []
         try:
-            for line in jsonl.lines(path, _starts(fold)):
-                fold.take(line)
+            for line in jsonl.lines(path, _starts(transcript)):
+                transcript.on_line(line)
         except OSError as problem:
             problems.append(_missing(problem))
-        fold.end()
+        transcript.end()
         if not problems:
-            problems = find_problems(fold, _context(ref, fold), _folder_id(ref), ref.native_id)
-        turns = fold.story.turns
+            problems = find_problems(transcript, _context(ref, transcript), _folder_id(ref), ref.native_id)
+        turns = transcript.conversation.turns
         return self.inspection(
             ref,
             problems,
@@ -135,7 +138,7 @@ class KimiReader(TranscriptReader):
         return sorted({*named, *open_files.writers(ref.path), *open_files.titled(TITLE, ref.cwd)})
 
 
-def _conversation(ref: SessionRef) -> tuple[str, _Fold]:
+def _conversation(ref: SessionRef) -> tuple[str, _Transcript]:
     files = sessions.session_at(ref.path) or KimiSessionFiles(folder=os.path.dirname(ref.path), form=ref.form)
     if ref.form != CLI:
         return ref.path, kimi_code.KimiCodeWire(ref.native_id)
@@ -144,21 +147,21 @@ def _conversation(ref: SessionRef) -> tuple[str, _Fold]:
     return files.context or ref.path, kimi_cli.KimiCliMessages(ref.native_id)
 
 
-def _starts(fold: _Fold) -> tuple[bytes, ...]:
-    if isinstance(fold, kimi_code.KimiCodeWire):
+def _starts(transcript: _Transcript) -> tuple[bytes, ...]:
+    if isinstance(transcript, kimi_code.KimiCodeWire):
         return kimi_code.STARTS
-    return kimi_cli.WIRE_STARTS if isinstance(fold, kimi_cli.KimiCliWire) else kimi_cli.CONTEXT_STARTS
+    return kimi_cli.WIRE_STARTS if isinstance(transcript, kimi_cli.KimiCliWire) else kimi_cli.CONTEXT_STARTS
 
 
-def _context(ref: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
+def _context(ref: SessionRef, transcript: _Transcript) -> kimi_cli.KimiCliMessages | None:
     """What the model will get, if the session keeps it in a separate file."""
     files = sessions.session_at(ref.path)
-    if not isinstance(fold, kimi_cli.KimiCliWire) or files is None or files.context is None:
+    if not isinstance(transcript, kimi_cli.KimiCliWire) or files is None or files.context is None:
         return None
     messages = kimi_cli.KimiCliMessages(ref.native_id)
     try:
         for line in jsonl.lines(files.context, kimi_cli.CONTEXT_STARTS):
-            messages.take(line)
+            messages.on_line(line)
     except OSError:
         return None
     return messages

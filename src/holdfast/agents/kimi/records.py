@@ -79,7 +79,7 @@ class KimiConversation:
         """An event that shares no id with the stream."""
         return NewEvent(kind, body, at, origin=jsonl.origin(AGENT, self._native_id, record_id))
 
-    def said(self, part: dict[str, Any], at: str | None, record_id: str) -> list[NewEvent]:
+    def on_part(self, part: dict[str, Any], at: str | None, record_id: str) -> list[NewEvent]:
         """The events of a part of the model's message."""
         known = SAID.get(jsonl.text_field(part, "type"))
         if known is None:
@@ -92,7 +92,7 @@ class KimiConversation:
             return []
         self.turns.now.did = True
         if kind == "assistant":
-            self.turns.spoke()
+            self.turns.add_text()
         return [self.event(kind, {"text": text}, at, record_id)]
 
     def call(self, agent_id: str, name: str, arguments: Any, at: str | None, line: JsonlLine) -> NewEvent:
@@ -105,7 +105,7 @@ class KimiConversation:
     def result(self, agent_id: str, outcome: str, output: str, at: str | None, line: JsonlLine) -> NewEvent:
         """A call ends."""
         id = content.call_id(agent_id)
-        call = self.turns.result(id) or self.turns.late(id)
+        call = self.turns.result(id) or self.turns.late_result(id)
         if call is None:
             self.note("orphan_result", line)
         body = {"call": id, "name": call["name"] if call else "tool", "outcome": outcome, "output": output}

@@ -13,7 +13,7 @@ from holdfast.transcripts.reader import TranscriptReader
 ASKING = '{"bash":"ask","edit":"ask","webfetch":"ask"}'
 
 
-def behind(path: str) -> tuple[str, ...] | None:
+def native_program(path: str) -> tuple[str, ...] | None:
     """The native program behind npm's wrapper, if its postinstall did not put it in place."""
     if discovery.is_native(path) or os.path.basename(path) not in ("opencode", "opencode.exe"):
         return None
@@ -47,7 +47,7 @@ AGENT = Agent(
     protocols=("acp",),
     driver=acp.make_driver,
     programs=("opencode",),
-    behind=behind,
+    native_program=native_program,
     install="npm install -g opencode-ai",
     launch=launch,
     forks="whole",

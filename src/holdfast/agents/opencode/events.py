@@ -122,7 +122,7 @@ class OpenCodeConversation:
         self._agent = agent
         self._session = session
 
-    def take(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
+    def on_message(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
         """The events of a message and its parts."""
         if message.id and message.id == self._session.reverted:
             yield jsonl.notice_event(
@@ -185,7 +185,7 @@ class OpenCodeConversation:
                 # OpenCode 1.18.33 identifies a thought by its part, and text by the message.
                 record = f"message:{message.id}:{number}" if kind == "text" else f"message:{part.id}:0"
                 record = f"{record}.{again}" if kind == "text" and again else record
-                yield self._said(part, kind, text, summary, record)
+                yield self._text_events(part, kind, text, summary, record)
             elif kind == "tool":
                 before = ""
                 yield from self._tool(part)
@@ -196,13 +196,13 @@ class OpenCodeConversation:
         if message.data.get("error") is not None:
             yield self._failure(message)
 
-    def _said(self, part: OpenCodeRow, kind: str, text: str, summary: bool, record: str) -> NewEvent:
+    def _text_events(self, part: OpenCodeRow, kind: str, text: str, summary: bool, record: str) -> NewEvent:
         origin = jsonl.origin(self._agent, self._session.id, record)
         at = moment(part.data, "start") or part.created
         if summary and kind == "text":
             return NewEvent("notice", {"text": text, "code": "compaction"}, at, origin=origin)
         if kind == "text":
-            self.turns.spoke()
+            self.turns.add_text()
         self.turns.now.did = True
         return NewEvent(_SAID[kind], {"text": text}, at, origin=origin)
 

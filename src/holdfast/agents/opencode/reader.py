@@ -112,43 +112,43 @@ class OpenCodeReader(TranscriptReader):
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         """The events of its messages, in order; the sessions of its subagents are not part of it."""
-        fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
+        conversation = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         try:
             copy = self._kept.copy(ref.path)
             with OpenCodeDatabase(copy.path) as store:
-                fold = OpenCodeConversation(
+                conversation = OpenCodeConversation(
                     self.agent, store.session(ref.native_id) or OpenCodeSession(id=ref.native_id)
                 )
                 for message in store.messages(ref.native_id):
-                    yield from fold.take(message, store.parts(message.id) if message.id else ())
+                    yield from conversation.on_message(message, store.parts(message.id) if message.id else ())
         except (*DAMAGE, OSError, UnknownOpenCodeSchema, StoreBusy) as problem:
             body = {"text": _words(problem), "code": _problem(problem).code, "path": ref.path}
             yield NewEvent("notice", body)
-        yield from fold.end()
+        yield from conversation.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
         """Whether OpenCode can resume it as it is."""
-        fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
+        conversation = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         problems: list[TranscriptProblem] = []
         session: OpenCodeSession | None = None
         try:
             copy = self._kept.copy(ref.path)
             with OpenCodeDatabase(copy.path) as store:
                 session = store.session(ref.native_id)
-                fold = OpenCodeConversation(self.agent, session or OpenCodeSession(id=ref.native_id))
+                conversation = OpenCodeConversation(self.agent, session or OpenCodeSession(id=ref.native_id))
                 for message in store.messages(ref.native_id):
-                    for _ in fold.take(message, store.parts(message.id) if message.id else ()):
+                    for _ in conversation.on_message(message, store.parts(message.id) if message.id else ()):
                         pass
-                fold.end()
-                problems = _problems(fold, session, store, _check(copy, store))
+                conversation.end()
+                problems = _problems(conversation, session, store, _check(copy, store))
         except (*DAMAGE, OSError, UnknownOpenCodeSchema, StoreBusy) as problem:
             problems = [_problem(problem)]
         return self.inspection(
             ref,
             problems,
-            dangling=fold.turns.dangling,
-            turns=fold.turns.count,
-            last_complete=fold.turns.last_complete,
+            dangling=conversation.turns.dangling,
+            turns=conversation.turns.count,
+            last_complete=conversation.turns.last_complete,
             title=session.title if session else None,
             cwd=session.directory if session else None,
         )
@@ -211,15 +211,18 @@ def _check(copy: SqliteSnapshot, store: OpenCodeDatabase) -> list[str]:
 
 
 def _problems(
-    fold: OpenCodeConversation, session: OpenCodeSession | None, store: OpenCodeDatabase, broken: list[str]
+    conversation: OpenCodeConversation,
+    session: OpenCodeSession | None,
+    store: OpenCodeDatabase,
+    broken: list[str],
 ) -> list[TranscriptProblem]:
     problems = []
     if damage := [*store.damage, *broken]:
         text = "its database is damaged, and OpenCode may refuse it"
         problems.append(TranscriptProblem("store_damaged", text, {"damage": damage[:20]}))
-    elif fold.unreadable:
-        text = f"{fold.unreadable} of its records cannot be read"
-        problems.append(TranscriptProblem("bad_line", text, {"count": fold.unreadable}))
+    elif conversation.unreadable:
+        text = f"{conversation.unreadable} of its records cannot be read"
+        problems.append(TranscriptProblem("bad_line", text, {"count": conversation.unreadable}))
     if session is None:
         if not damage:
             problems.append(TranscriptProblem("no_transcript", "the database has no such session"))
@@ -231,10 +234,10 @@ def _problems(
         problems.append(
             TranscriptProblem("ordinal_gap", text, {"count": count, "first": first, "last": last})
         )
-    if not fold.turns.count and (later := store.other_messages(session.id)):
+    if not conversation.turns.count and (later := store.other_messages(session.id)):
         text = f"its {later} messages are in an unknown table"
         return [*problems, TranscriptProblem("schema_unknown", text, {"table": "session_message"})]
-    return problems + fold.turns.problems()
+    return problems + conversation.turns.problems()
 
 
 def _problem(problem: Exception) -> TranscriptProblem:

@@ -741,4 +741,4 @@ def test_what_a_terminal_printed_is_kept_up_to_a_limit_and_an_ended_call_keeps_n
         talk.update("tool_call_update", toolCallId="c", status="completed")
     (output,) = [body["output"] for kind, body in talk.events if kind == "tool_summary"]
     assert output == "abcdabcdab\n[more was printed than is kept]"
-    assert not call.printed and not call.told and call.label == "execute"
+    assert not call.printed and not call.fields and call.label == "execute"

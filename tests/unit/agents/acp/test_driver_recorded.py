@@ -338,21 +338,21 @@ NATIVE, SCRIPT = b"\x7fELF....", b"#!/usr/bin/env node\n"
 def test_the_native_opencode_behind_its_wrapper(tmp_path: Path) -> None:
     modules = tmp_path / "lib" / "node_modules"
     stub = _file(modules / "opencode-ai" / "bin" / "opencode.exe", SCRIPT)
-    assert opencode.behind(stub) == ()
+    assert opencode.native_program(stub) == ()
     native = _file(modules / f"opencode-{discovery.npm_platform()}" / "bin" / "opencode", NATIVE)
-    assert opencode.behind(stub) == (native,)
-    assert opencode.behind(native) is None
-    assert opencode.behind(_file(tmp_path / "my-own-script", SCRIPT)) is None
+    assert opencode.native_program(stub) == (native,)
+    assert opencode.native_program(native) is None
+    assert opencode.native_program(_file(tmp_path / "my-own-script", SCRIPT)) is None
 
 
 def test_kimi_gets_the_node_that_was_installed_with_it(tmp_path: Path) -> None:
     script = _file(tmp_path / "lib/node_modules/@moonshot-ai/kimi-code/dist/main.mjs", SCRIPT)
-    assert kimi.behind(script) is None
+    assert kimi.native_program(script) is None
     beside = _file(tmp_path / "bin" / "node", NATIVE)
-    assert kimi.behind(script) == (beside, script)
+    assert kimi.native_program(script) == (beside, script)
     package = _file(
         tmp_path / "lib/node_modules" / f"node-{discovery.npm_platform()}" / "bin" / "node", NATIVE
     )
-    assert kimi.behind(script) == (package, script)
-    assert kimi.behind(os.path.realpath(sys.executable)) is None
-    assert kimi.behind(_file(tmp_path / "own", SCRIPT)) is None
+    assert kimi.native_program(script) == (package, script)
+    assert kimi.native_program(os.path.realpath(sys.executable)) is None
+    assert kimi.native_program(_file(tmp_path / "own", SCRIPT)) is None

@@ -43,7 +43,7 @@ def fold(content: bytes) -> tuple[CodexRollout, list[NewEvent]]:
     found = CodexRollout("codex", "x")
     events: list[NewEvent] = []
     for line in jsonl.read(io.BytesIO(content), STARTS):
-        events += found.take(line)
+        events += found.on_line(line)
     events += found.end()
     for event in events:
         encode(event.body)

@@ -53,7 +53,7 @@ class Blobs(dict[str, bytes]):
 
 
 def told(blobs: Blobs, root: str) -> tuple[list[NewEvent], list[str]]:
-    items = list(CheckpointGraph(NATIVE, root, blobs.get).story())
+    items = list(CheckpointGraph(NATIVE, root, blobs.get).items())
     events = [item for item in items if isinstance(item, NewEvent)]
     origins = [event.origin for event in events if event.origin is not None]
     assert len(set(origins)) == len(origins)
@@ -188,7 +188,7 @@ def test_a_prompt_that_is_gone_still_begins_a_turn() -> None:
     blobs = Blobs()
     root = blobs.root(blobs.turn("a", blobs.say("b")))
     del blobs[hashlib.sha256(data(1, "a") + data(2, "m")).hexdigest()]
-    found = find_problems(CheckpointGraph(NATIVE, root, blobs.get).story(), has_runs=False)
+    found = find_problems(CheckpointGraph(NATIVE, root, blobs.get).items(), has_runs=False)
     assert (found.turns, found.last_complete) == (1, 1)
 
 
@@ -367,7 +367,7 @@ def test_the_fake_backend_answers() -> None:
 
 
 def test_a_problem_names_its_blob() -> None:
-    (notice, problem) = CheckpointGraph(NATIVE, "ab" * 32, Blobs().get).story()
+    (notice, problem) = CheckpointGraph(NATIVE, "ab" * 32, Blobs().get).items()
     assert isinstance(problem, TranscriptProblem) and problem.evidence == {"blob": "ab" * 32}
     assert isinstance(notice, NewEvent) and notice.body["blob"] == "ab" * 32
 

@@ -245,7 +245,7 @@ def test_any_bytes_as_protobuf(data: bytes) -> None:
     ids = {b"\x11" * 32: data, b"\x22" * 32: b"\x0a\x20" + b"\x22" * 32 + b"\x42\x20" + b"\x11" * 32 + data}
     blobs = {key.hex(): value for key, value in ids.items()}
     for root in blobs:
-        items = list(CheckpointGraph("n", root, blobs.get).story())
+        items = list(CheckpointGraph("n", root, blobs.get).items())
         sound_events([item for item in items if isinstance(item, NewEvent)])
         find_problems(items, has_runs=False)
 

@@ -33,7 +33,7 @@ WIPED = whole("crash_during_resume")
 def fold(content: bytes) -> tuple[MutationLog, list[NewEvent]]:
     log = MutationLog()
     for line in jsonl.read(io.BytesIO(content), STARTS, accepts=is_record):
-        log.take(line)
+        log.on_line(line)
     events = list(GeminiEventBuilder(log, io.BytesIO(content), "gemini", "x").events())
     for event in events:
         encode(event.body)
