@@ -6,8 +6,10 @@ import gzip
 import json
 import os
 import resource
+import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,3 +176,32 @@ def test_a_message_longer_than_memory_is_recorded_in_parts(home: Home) -> None:
     assert not [event for event in running.log() if event.kind == "error"]
     with open(peak) as file:
         assert int(file.read()) < 60 * 1024, "kilobytes, whatever the length of the message"
+
+
+@pytest.mark.parametrize("failures, status", [(1, "succeeded"), (2, "failed")])
+def test_an_opencode_that_loses_the_race_for_its_database_is_started_once_more(
+    home: Home, tmp_path: Path, failures: int, status: str
+) -> None:
+    """Two of them create it at the same moment, and one fails before it takes a prompt."""
+    program = str(tmp_path / "opencode-test")  # the home may be where nothing can be executed
+    agent = shlex.join([sys.executable, odd_agent.__file__, "plain"])
+    with open(program, "w") as file:
+        file.write(
+            "#!/bin/sh\n"
+            f"for n in {' '.join(map(str, range(failures)))}; do\n"
+            f"  if mkdir {shlex.quote(home.path)}/failed-$n 2>/dev/null; then\n"
+            "    echo 'SQLiteError: database is locked (SQLITE_BUSY)' >&2; exit 1\n"
+            "  fi\n"
+            "done\n"
+            f"ODD_SESSION=ses_0123456789abcdef exec {agent}\n"
+        )
+    os.chmod(program, 0o755)
+    with open(home.config, "w") as file:
+        file.write(f"[agents.opencode]\npath = {json.dumps(program)}\n")
+    running = Running(home, agent="opencode")
+    task = running.ended()
+    assert task.status == status, task.reason
+    notices = [event.body["code"] for event in running.log() if event.kind == "notice"]
+    assert notices.count("given_back") == 1
+    if failures == 2:
+        assert task.outcome is not None and "SQLITE_BUSY" in task.outcome["stderr"]

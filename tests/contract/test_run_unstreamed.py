@@ -19,6 +19,7 @@ from holdfast.process import identity
 from holdfast.runner import finish, replay
 from holdfast.runner.context import Context
 from holdfast.settings import Settings
+from holdfast.shortage import Shortages
 from holdfast.store.store import BaseStore
 from holdfast.store.types import Dispatch
 from holdfast.transcripts.backups import TranscriptBackup
@@ -93,7 +94,9 @@ async def with_demo_file(
     )
     assert store.node is not None
     owner = identity.me(store.node.id)
-    return Context(store, home, AgentRegistry(), Settings(), cast(Any, None), owner, store.node, {}), task
+    watch, settings = cast(Any, None), Settings()
+    context = Context(store, home, AgentRegistry(), settings, watch, owner, store.node, {}, Shortages())
+    return context, task
 
 
 @pytest.mark.parametrize(

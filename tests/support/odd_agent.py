@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SESSION = "odd-0123456789abcdef"
+SESSION = os.environ.get("ODD_SESSION", "odd-0123456789abcdef")
 PIECE = b"x" * (1 << 20)
 
 

@@ -62,6 +62,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     keeps: tuple[str, ...] = ()  # environment variables of the user that it needs; `X_*` is a prefix
     sets: dict[str, str] = {}  # environment variables that it always gets
     traps: tuple[KnownTrap, ...] = ()
+    # Matches what it prints if it could not start for a temporary reason; the prompt is then sent once more.
+    start_failures: str | None = None
     forms: dict[str, str] = {}  # store format -> the protocol that drives a conversation of that format
     history: Callable[[], TranscriptReader] | None = None  # imports the reader of its store when called
 
@@ -77,6 +79,10 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         Ids come from file names, other tools' databases and agents' streams, so they are not trusted.
         """
         return re.fullmatch(self.native_id_pattern, value) is not None
+
+    def is_start_failure(self, text: str) -> bool:
+        """Whether that is how it fails to start for a passing reason."""
+        return self.start_failures is not None and re.search(self.start_failures, text) is not None
 
     def check_native_id(self, value: str) -> None:
         """Refuse a text that is not a conversation id of this agent."""

@@ -20,7 +20,7 @@ from holdfast import durable_io, errors
 from holdfast.client.discovery import token_path
 from holdfast.home import Home
 from holdfast.hub.api import page, responses
-from holdfast.hub.http_protocol import CUT
+from holdfast.hub.http_protocol import CUT, TRUST
 from holdfast.hub.logins import LIFETIME_S, Logins
 from holdfast.hub.state import SLASH
 
@@ -263,6 +263,7 @@ class Gate:
         except (errors.NotLetIn, errors.NotFound) as refused:
             await self._refuse(asked, refused, send)
             return
+        self._note_trust(asked, scope)
         if b"%2f" in scope["raw_path"].lower():
             scope["path"] = _whole(scope["raw_path"])
         if asked.path == "/" and asked.method == "GET" and asked.token is not None:
@@ -271,6 +272,12 @@ class Gate:
         if (login := self._access.login_of(asked)) is not None:
             send = self._while_valid(login, scope, send)
         await self._app(scope, receive, send)
+
+    def _note_trust(self, asked: Asked, scope: HTTPScope) -> None:
+        """A connection that presented a token, or a login, is not among the first to be closed."""
+        extensions: dict[str, Any] = scope.get("extensions") or {}
+        if TRUST in extensions and (self._access.has_token(asked) or self._access.login_of(asked)):
+            extensions[TRUST]["trust"]()
 
     def _while_valid(self, login: str, scope: HTTPScope, send: Send) -> Send:
         """A stream that began with a login ends with it."""

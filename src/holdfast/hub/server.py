@@ -22,8 +22,10 @@ from holdfast.hub.http_protocol import Protocol
 from holdfast.hub.imports import Adopting
 from holdfast.hub.logins import Logins
 from holdfast.hub.state import Hub
+from holdfast.hub.visitors import Visitors
 from holdfast.process import identity
 from holdfast.settings import PORT, HubSettings
+from holdfast.shortage import raise_file_limit
 from holdfast.store.location import Location
 
 BACKLOG = 2048
@@ -117,7 +119,7 @@ class Door:
         self._server = _Server(
             uvicorn.Config(
                 app.make(hub, access, self.adopting),
-                http=Protocol,
+                http=type("HubProtocol", (Protocol,), {"visitors": Visitors(raise_file_limit())}),
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -19,6 +19,7 @@ from holdfast.hub.streaming.feed import Feed
 from holdfast.recovery.findings import Done, Report, Unhealed
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
+from holdfast.shortage import Shortage, disk_shortage
 from holdfast.store.location import Location
 from holdfast.store.types import Store
 
@@ -134,6 +135,14 @@ class Hub:
     async def resolve(self, name: str) -> str:
         """The session meant by what stands in an address: an id, a unique beginning of one, or a key."""
         return await self.store.resolve(name.replace(SLASH, "/"))
+
+    def shortage(self) -> Shortage | None:
+        """What this machine lacks just now."""
+        if self._context is not None:
+            return self._context.shortages.current(self.home.path)
+        if self.failure is not None and self.failure.code == errors.DiskFull.code:
+            return Shortage("disk", "no room is left on the disk", self.failure.at)
+        return disk_shortage(self.home.path)
 
     @property
     def is_open(self) -> bool:

@@ -50,12 +50,12 @@ def read(events: Iterable[Event], tasks: Iterable[Task], token: Token | None) ->
     """Fold a session's log; `tasks` in the order they were queued: only the last that was started counts."""
     started = [task for task in tasks if touched(task)]
     last = started[-1] if started else None
-    fold = _Fold(token)
+    fold = _Fold(token, None if last is None else last.id)
     for event in events:
         fold.step(event)
     answered = last is not None and bool((last.outcome or {}).get("answer")) and last.id not in fold.erred
     missing = last is None and token is not None and token.seen_in not in ELSEWHERE
-    trusted = last is not None and fold.trust.get("of") == last.id
+    trusted = last is not None and bool(fold.trust)
     return Record(
         last,
         answered,
@@ -77,8 +77,9 @@ def same(failure: str, other: str) -> bool:
 class _Fold:
     """One pass over the log."""
 
-    def __init__(self, token: Token | None):
-        self.trust: dict[str, Any] = {}  # the last notice in which somebody vouches for a task
+    def __init__(self, token: Token | None, last: str | None):
+        self.trust: dict[str, Any] = {}  # who vouches for the session, behind all of the last task
+        self._last = last
         self.crashed: str | None = None
         self.erred: set[str | None] = set()  # tasks that told of an error
         self.shown: list[Event] = []
@@ -90,10 +91,11 @@ class _Fold:
     def step(self, event: Event) -> None:
         if event.replayed:
             return
+        if event.task is not None and event.task == self._last:
+            self.trust = {}
         if event.kind in _SHOWN:
             if event.kind == "user":
                 self.crashed = None
-                self.trust = {} if event.task == self.trust.get("of") else self.trust
             self.shown.append(event)
         elif event.kind == "error":
             self.erred.add(event.task)

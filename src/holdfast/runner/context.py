@@ -10,6 +10,7 @@ from holdfast.home import Home
 from holdfast.model.task import Owner
 from holdfast.node import Node
 from holdfast.settings import Settings
+from holdfast.shortage import Shortages
 from holdfast.spool.watch import Watch
 from holdfast.store.types import Store
 
@@ -28,6 +29,7 @@ class Context(NamedTuple):
     owner: Owner
     node: Node
     env: Mapping[str, str]  # of the user; agents get what is kept of it
+    shortages: Shortages
     overhear: Overhear | None = None  # told of what is being said; the log never depends on it
 
 

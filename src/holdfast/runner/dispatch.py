@@ -12,7 +12,7 @@ from holdfast import errors, ids, timestamps
 from holdfast.agents.base import Agent
 from holdfast.agents.discovery import find, traps, version
 from holdfast.agents.driver import Policy
-from holdfast.git import worktree
+from holdfast.git import unfinished, worktree
 from holdfast.model.changes import Create
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
@@ -364,6 +364,8 @@ async def _queued(context: Context, wanted: Dispatch, made: Worktree | None) -> 
         raise
     if made is not None and task.session != wanted.session:  # the same wish was heard twice at once
         await worktree.remove(made)
+    elif made is not None:
+        unfinished.forget(made)
     return task
 
 

@@ -20,6 +20,7 @@ from holdfast.model.event import NewEvent
 from holdfast.model.task import Status, Task
 from holdfast.node import Node
 from holdfast.process.table import Process
+from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import replay
 from holdfast.runner.context import Context, header
 from holdfast.runner.processes import shown
@@ -30,6 +31,8 @@ from holdfast.store.types import Store
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import KnownEvents
 
+MAX_STARTS = 2  # launches of one prompt whose agent fails to start for a passing reason
+NO_ROOM = "the agent's process could not be started"
 MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took it
 
 
@@ -40,7 +43,9 @@ class Facts(NamedTuple):
     exit: int | None  # as the shim recorded it; None: nobody saw its end
     accepted: bool  # the agent had taken the prompt
     tries: int = 1  # launches so far, this one included
+    started: bool = True  # the agent's process was; else the shim could not start it
     cancelled_by: str | None = None
+    passing: bool = False  # it failed as this agent does when it cannot start for a passing reason
 
 
 class Ending(NamedTuple):
@@ -57,12 +62,16 @@ def ending(facts: Facts) -> Ending:
         return Ending("succeeded")
     if facts.cancelled_by is not None:
         return Ending("cancelled", f"by {facts.cancelled_by}")
+    if facts.passing and not facts.accepted and facts.tries < MAX_STARTS:
+        return Ending("queued", "the agent could not start for a passing reason")
     if final is not None:
         if final.cancelled:
             return Ending("cancelled", final.reason or "the agent says that it was stopped")
         return Ending("failed", final.reason or "the agent gave no reason")
     if facts.accepted:
         return Ending("interrupted", f"the agent {_gone(facts.exit)} without a final answer")
+    if not facts.started:  # the machine had no room for it: that says nothing about the agent
+        return Ending("queued", NO_ROOM)
     if _by_itself(facts.exit):
         return Ending("failed", f"the agent {_gone(facts.exit)} before it took the prompt")
     if facts.tries >= MAX_TRIES:
@@ -167,8 +176,9 @@ STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
 class Settling:
     """Ends one task."""
 
-    def __init__(self, task: Task, job: AgentJob, spool: Spool, journal: Journal):
+    def __init__(self, task: Task, agent: Agent, job: AgentJob, spool: Spool, journal: Journal):
         self._task = task
+        self._agent = agent
         self._job = job
         self._spool = spool
         self._journal = journal
@@ -190,11 +200,14 @@ class Settling:
             accepted=seen or told.took_prompt,
             tries=1 + task_dir.retired(self._spool),
             cancelled_by=cancelled_by,
+            passing=self._agent.is_start_failure(self._last_words()),
+            started=self._spool.is_agent_recorded(),
         )
         decided = ending(facts)
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
-            given_back = _notice(GIVEN_BACK, text, generation=self._task.generation)
+            code = GIVEN_BACK if facts.started else NOT_LAUNCHED
+            given_back = _notice(code, text, generation=self._task.generation)
             await self._journal.commit([given_back, _become(decided)], last=True)
             return
         entries = [*told.entries]
@@ -212,6 +225,11 @@ class Settling:
                 os.close(os.open(self._spool.keep, os.O_WRONLY | os.O_CREAT, 0o600))
         await self._journal.commit([*entries, _become(decided, outcome)])
         await asyncio.to_thread(archive.compress, self._spool)
+
+    def _last_words(self) -> str:
+        """What the agent said of its end."""
+        final = self._journal.driver.final
+        return f"{self._spool.stderr_tail(STDERR_SHOWN)}\n{final.reason if final is not None else ''}"
 
     def _outcome(self, facts: Facts, decided: Ending, survivors: Sequence[Process]) -> dict[str, Any]:
         driver = self._journal.driver

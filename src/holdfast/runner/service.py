@@ -19,6 +19,7 @@ from holdfast.process import identity
 from holdfast.recovery.findings import Report
 from holdfast.recovery.heal import open_healed
 from holdfast.runner.context import Context
+from holdfast.shortage import Shortages, raise_file_limit
 from holdfast.spool.watch import Watch
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
@@ -51,7 +52,7 @@ async def opened(
         try:
             node = store.node
             assert node is not None, "a store that is opened with a home has its node"
-            yield Context(store, home, registry, chosen, watch, identity.me(node.id), node, env)
+            yield Context(store, home, registry, chosen, watch, identity.me(node.id), node, env, Shortages())
         finally:
             watch.close()
             await store.close()
@@ -130,6 +131,7 @@ async def work(
 ) -> None:
     """A worker's life: queue the wish, say so or why not, then work until nothing is left to do."""
     settled: list[dict[str, Any]] = []
+    raise_file_limit()
     try:
         while await _work(home, location, env, wish, by, reply, settled):
             log.warning("%s was deleted or replaced; opening it again", location.address)

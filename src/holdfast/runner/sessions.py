@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.errors import IllegalChange, Refused
-from holdfast.git import worktree
+import logging
+
+from holdfast.errors import IllegalChange, NotFound, Refused
+from holdfast.git import unfinished, worktree
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
@@ -13,6 +15,8 @@ from holdfast.resume.facts import Facts, Place, gather
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
 from holdfast.store.types import Store
+
+log = logging.getLogger(__name__)
 
 
 async def delete(store: Store, session: str, by: str, reason: str) -> tuple[Session, str | None]:
@@ -25,6 +29,21 @@ async def delete(store: Store, session: str, by: str, reason: str) -> tuple[Sess
     except Refused as problem:
         return changed, problem.message
     return changed, None
+
+
+async def sweep_worktrees(store: Store, worktrees: str) -> None:
+    """Remove the worktrees whose making a crash cut short: no session has them."""
+    for found in list(unfinished.left_in(worktrees)):
+        try:
+            await store.session(found.session)
+        except NotFound:
+            why = await unfinished.remove(found)
+            if why is None:
+                log.warning("removed %s: a crash cut its making short", found.worktree.path)
+            else:
+                log.warning("a crash cut the making of %s short; it stays: %s", found.worktree.path, why)
+        else:
+            unfinished.forget(found.worktree)
 
 
 async def _is_shared(store: Store, made: Worktree) -> bool:

@@ -188,6 +188,8 @@ class TaskRun:
                 return False
         elif self.task.delivery != "accepted" and self._prevent():
             task_dir.discard(self._spool)  # it was prepared and never launched
+        elif not self._begun and not self._spool.is_agent_recorded() and await self._was_given_back():
+            task_dir.discard(self._spool)  # a shim was there, and could not start the agent
         elif not self._begun and await self._was_given_back():
             task_dir.retire(self._spool)
         elif (note := self._spool.launch()) and "job" in note:
@@ -220,7 +222,8 @@ class TaskRun:
             return True  # it was prevented: nothing ever ran here
         generation = self._spool.launch().get("generation")
         notices = await self._context.store.task_events(self.task.id, ("notice",))
-        known = [event.body.get("generation") for event in notices if event.body.get("code") == GIVEN_BACK]
+        codes = (GIVEN_BACK, NOT_LAUNCHED)
+        known = [event.body.get("generation") for event in notices if event.body.get("code") in codes]
         older = None in known and isinstance(generation, int) and generation < self.task.generation
         return generation in known or older
 
@@ -255,9 +258,13 @@ class TaskRun:
     async def give_back(self, why: str, code: str = NOT_LAUNCHED) -> None:
         """Put a task that no agent was launched for back into the queue."""
         text = f"{why}; no agent was started, and it is queued again"
-        entries: list[Entry] = [NewEvent("notice", {"text": text, "code": code})]
-        entries.append(SetStatus(status="queued", reason=why))
+        body = {"text": text, "code": code, "generation": self.task.generation}
+        entries: list[Entry] = [NewEvent("notice", body), SetStatus(status="queued", reason=why)]
         await self._context.store.commit(_commit(self.task, entries))
+
+    def is_unlaunched(self) -> bool:
+        """Whether no agent of it was started, and from now on none can be."""
+        return not self._begun and (not os.path.isdir(self._spool.path) or self._prevent())
 
     async def _take_up(self) -> bool:
         """Whether to read a spool that others began to read; False if it was set aside.
@@ -319,8 +326,9 @@ class TaskRun:
         )  # it waits for the disk, and other runs must not
         await self._ready(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
         child = self._start(plan)
+        self._begun = True  # at once: from here on it may never go back to the queue as not launched
+        self._context.shortages.over()
         self._family = Family(self._spool, self._watchman, self.task.id, child)
-        self._begun = True
 
     def _start(self, plan: launching.Plan) -> subprocess.Popen[bytes]:
         try:
@@ -481,8 +489,11 @@ class TaskRun:
             self._told(),
             worktree.branch(self._job.cwd),
         )
-        settling = Settling(self.task, self._job, self._spool, self._journal)
+        settling = Settling(self.task, self._agent, self._job, self._spool, self._journal)
+        started = self._spool.is_agent_recorded()
         await settling.settle(cancelled_by, survivors, left, told, branch)
+        if not started and cancelled_by is None:
+            self._context.shortages.note("processes", f"task {self.task.id}: {unseen.NO_ROOM}")
         if (native_id := self._native_id()) is not None:
             await replay.keep(self._context, self._agent, native_id, level=told.level)
 

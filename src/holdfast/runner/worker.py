@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast import durable_io, errors, timestamps
+from holdfast import durable_io, errors, shortage, timestamps
 from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, Task, Turn
 from holdfast.process import identity
 from holdfast.resume.environment import Process
-from holdfast.runner import finish, launch
+from holdfast.runner import finish, launch, sessions
 from holdfast.runner.context import Context, header
 from holdfast.runner.control import is_request
 from holdfast.runner.finish import REASON, refusal
@@ -139,8 +139,10 @@ class Worker:
                     await self._reap()
                     await self._reap_judging()
                     waiting = await self._turn()
-                except PASSING as problem:
-                    log.warning("%s; what runs goes on", problem.message)
+                except (OSError, RuntimeError, MemoryError, errors.HoldfastError) as problem:
+                    if not isinstance(problem, PASSING) and not self._is_shortage(problem):
+                        raise
+                    log.warning("%s; what runs goes on", problem)
                     waiting = 1
                 if not forever and not self._runs and not waiting:
                     return
@@ -172,6 +174,7 @@ class Worker:
             await self._hark()
             await self._adopt(await self._store.turns())
             missing = await finish.settle(self._store, self._context.node)
+            await sessions.sweep_worktrees(self._store, self._context.home.worktrees)
         except PASSING as problem:
             log.warning("%s; trying again soon", problem.message)
         for run, _ in list(self._runs.values()):
@@ -195,7 +198,7 @@ class Worker:
         ours = {turn.task for turn in turns if turn.status in PENDING and self._is_ours(turn)}
         if ours:
             await self._judge(turns, ours)
-            if ours & {*self._cleared}:
+            if ours & {*self._cleared} and not self._context.shortages.is_resting:
                 await self._claim(ours)
         return len(ours) + len(self._resting)
 
@@ -205,8 +208,11 @@ class Worker:
             turns = await self._store.turns() if free else []
             pending = {turn.task for turn in turns if turn.status in PENDING}
             due = {*self._startable(turns, pending - {*self._cleared})} & ours - {*self._runs}
+            starting = [turn for turn in turns if turn.task in due]
+            if self._context.shortages.is_trying:
+                starting = starting[:1]  # one shows first whether there is room again
             # Together, so that the claims are one transaction; they are handed in in order.
-            await asyncio.gather(*[self._start(turn) for turn in turns if turn.task in due])
+            await asyncio.gather(*[self._start(turn) for turn in starting])
 
     def _startable(self, turns: list[Turn], held: Collection[str]) -> list[str]:
         here = [turn for turn in turns if self._context.node.owns(turn.host)]
@@ -295,6 +301,9 @@ class Worker:
             del self._judging[name]
             problem = judging.exception()
             if problem is None or isinstance(problem, CHANGED):  # looked at again at the next turn
+                continue
+            if self._is_shortage(problem):
+                log.warning("task %s cannot be judged yet: %s", name, problem)
                 continue
             if isinstance(problem, PASSING):
                 log.warning("task %s cannot be judged yet: %s", name, problem.message)
@@ -408,11 +417,14 @@ class Worker:
         self._runs[task_id] = (run, running)
 
     async def _reap(self) -> None:
-        for name, (_, running) in list(self._runs.items()):
+        for name, (run, running) in list(self._runs.items()):
             if not running.done():
                 continue
             problem = running.exception()
-            if isinstance(problem, PASSING):
+            if problem is not None and self._is_shortage(problem):
+                log.warning("the run of task %s: %s; it is tried again", name, problem)
+                await self._give_back(run, problem)
+            elif isinstance(problem, PASSING):
                 log.warning("the run of task %s: %s", name, problem.message)
             elif problem is not None:
                 log.error("the run of task %s failed", name, exc_info=problem)
@@ -420,6 +432,22 @@ class Worker:
             if problem is not None:
                 self._resting[name] = time.monotonic() + REST_S
             del self._runs[name]
+
+    def _is_shortage(self, problem: BaseException) -> bool:
+        """Whether this machine lacked something; that is noted, and counts against no task."""
+        what = shortage.resource_of(problem)
+        if what is not None:
+            self._context.shortages.note(what, str(problem))
+        return what is not None
+
+    async def _give_back(self, run: TaskRun, problem: BaseException) -> None:
+        """What was never launched goes back to the queue; where that fails, too, it is adopted later."""
+        try:
+            if run.is_unlaunched():
+                await run.give_back(header(str(problem), REASON))
+        except (OSError, RuntimeError, errors.HoldfastError) as another:
+            if not isinstance(another, (*PASSING, errors.Refused)) and not self._is_shortage(another):
+                raise
 
     async def _fell(self, name: str, problem: BaseException) -> None:
         """A run failed in itself: it is taken up again, and given up loudly when that does not help."""
@@ -447,8 +475,10 @@ class Worker:
                     cursor = news.cursor
                     for change in news.changes:
                         self._heard(change.session, change.event)
-            except PASSING as problem:
-                log.warning("%s; listening again soon", problem.message)
+            except (OSError, RuntimeError, errors.HoldfastError) as problem:
+                if not isinstance(problem, PASSING) and not self._is_shortage(problem):
+                    raise
+                log.warning("%s; listening again soon", problem)
                 await asyncio.sleep(LOOK_S)
 
     def _heard(self, session: str, event: Event) -> None:
@@ -476,11 +506,14 @@ class Worker:
         while True:
             try:
                 await self._tidy_once()
-            except PASSING as problem:
-                log.warning("tidying: %s", problem.message)
+            except (OSError, RuntimeError, errors.HoldfastError) as problem:
+                if not isinstance(problem, PASSING) and not self._is_shortage(problem):
+                    raise
+                log.warning("tidying: %s", problem)
             await asyncio.sleep(TIDY_S)
 
     async def _tidy_once(self) -> None:
+        await sessions.sweep_worktrees(self._store, self._context.home.worktrees)
         tasks = self._context.home.tasks
         for path in await asyncio.to_thread(archive.uncompressed, tasks):
             if await self._is_over(os.path.basename(path)):

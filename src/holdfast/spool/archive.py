@@ -240,6 +240,8 @@ def unpack(spool: Spool, disk: Disk = DISK) -> None:
         os.utime(path, (written, written))
     if not os.path.exists(spool.sent) and os.path.exists(spool.stdout):
         os.close(os.open(spool.sent, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    if not os.path.exists(spool.agent_file):
+        durable_io.create(spool.agent_file, [b"unknown\n"], disk)  # an agent ran; who it was is forgotten
 
 
 def is_packed(spool: Spool) -> bool:

@@ -30,6 +30,7 @@ RELAY_PROGRAM = os.path.join(os.path.dirname(SHIM), "relay.py")
 # How the command lines of relays and their keepers end; the second is that of version 1, a `tail`.
 RELAY = (os.path.join("spool", "relay.py"), " -f sent")
 
+_PREVENTED = b"prevented\n"
 _EXIT_ROOM = b" " * 15 + b"\n"  # the shim writes over this, so it needs no new block of a full disk
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -120,6 +121,14 @@ class Spool:
         bring forth an agent that nobody expects.
         """
         return _take(self.agent_file)
+
+    def is_agent_recorded(self) -> bool:
+        """Whether an agent ran here; also one whose record cannot be read any more."""
+        try:
+            with open(self.agent_file, "rb") as file:
+                return file.read(len(_PREVENTED)) != _PREVENTED
+        except FileNotFoundError:
+            return False
 
     def prevent_relay(self) -> bool:
         """Take the place of the relay's keeper: the agent's stdin ends at once; False if there was one."""
@@ -299,7 +308,7 @@ def _take(path: str) -> bool:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return False
-    os.write(fd, b"prevented\n")
+    os.write(fd, _PREVENTED)
     os.close(fd)
     return True
 

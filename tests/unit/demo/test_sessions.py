@@ -116,5 +116,8 @@ def test_it_imports_nothing_heavy(tmp_path: Path) -> None:
     assert loaded.isdisjoint({"asyncio", "msgspec", "typing", "subprocess", "threading", "uuid", "pathlib"})
     assert {m for m in loaded if m.startswith("holdfast")} == {
         "holdfast",
-        *[f"holdfast.demo{part}" for part in ("", ".server", ".sessions", ".script", ".turn")],
+        *[
+            f"holdfast.demo{part}"
+            for part in ("", ".server", ".sessions", ".script", ".tool_process", ".turn")
+        ],
     }

@@ -173,9 +173,9 @@ def test_who_and_where_are_not_told_by_upper_and_lower_case() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"users": {"somebody": {"agent": "demo"}}}, "nobody who is configured"),
+        ({"users": {"somebody": {"agent": "demo"}}}, "none of its assignees is configured"),
         ({"repositories": {"acme/other": {"cwd": "/o"}}}, "'acme/rocket' is not configured"),
-        ({"senders": ["bob"]}, "'ann' is not one of the senders"),
+        ({"senders": ["bob"]}, "'ann' is not configured"),
     ],
 )
 def test_what_is_not_configured_is_ignored(more: dict[str, Any], why: str) -> None:
@@ -226,20 +226,20 @@ def test_nothing_but_a_name_means_anything() -> None:
     ("tables", "told"),
     [
         ({"github": {**table(), "secret": ""}}, "the secret is empty"),
-        ({"github": {"users": {"a": {"agent": "demo"}}}}, "a secret or a secret_file"),
-        ({"github": table(secret_file="/x")}, "and not both"),
+        ({"github": {"users": {"a": {"agent": "demo"}}}}, "set either secret or secret_file"),
+        ({"github": table(secret_file="/x")}, "set either secret or secret_file"),
         (
             {"github": {"secret_file": "/no/such", "users": {"a": {"agent": "x"}}}},
             "secret_file cannot be read",
         ),
         ({"work": table()}, "kind is missing"),
         ({"github": table(kind="gitlab")}, "gitlab"),
-        ({"github": table(users={})}, "needs a [forges.github.users.LOGIN]"),
+        ({"github": table(users={})}, "[forges.github.users.LOGIN] is missing"),
         ({"github": table(users={"a": {}})}, "users.a needs an agent"),
         ({"github": table(repositories={"rocket": {}})}, "write owner/name"),
-        ({"github": table(template="{titel}")}, "has {titel}; known are forge, user"),
+        ({"github": table(template="{titel}")}, "has {titel}; allowed: forge, user"),
         ({"github": table(users={"a": {"agent": "x", "cwd": "src"}})}, "[forges.github.users.a]: cwd"),
-        ({"github": table(time_limit_s=0)}, "time_limit_s must be more"),
+        ({"github": table(time_limit_s=0)}, "time_limit_s must be greater"),
         ({"github": table(time_limit_s="1h")}, "forges.github.time_limit_s: expected `float | null`"),
         ({"github": table(users={"a": {"agent": 7}})}, "forges.github.users.a.agent: expected `str | null`"),
         (
@@ -297,3 +297,46 @@ def test_a_secret_from_a_file(tmp_path: Path) -> None:
         }
     )
     assert (of["w"].secret, of["w"].kind) == ("s3", "gitea")
+
+
+# --- deliveries in another order than they were sent
+
+
+def both(body: bytes, updated_at: str, *logins: str) -> Assignment:
+    def change(told: dict[str, Any]) -> None:
+        told["issue"]["updated_at"] = updated_at
+        told["issue"]["assignees"] = [{"login": login} for login in logins]
+
+    return assigned(changed(body, change))
+
+
+@pytest.mark.parametrize(
+    "before, now, overtaken",
+    [
+        ("2026-11-03T10:04:41+01:00", "2026-11-03T10:04:40+01:00", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T10:04:40+01:00", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T09:04:39Z", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T10:04:41+01:00", False),
+        ("", "2026-11-03T10:04:41+01:00", False),
+        ("2026-11-03T10:04:41+01:00", "", False),
+        ("yesterday", "2026-11-03T10:04:41+01:00", False),
+    ],
+)
+def test_a_delivery_that_a_later_one_overtook_starts_nobody_again(
+    before: str, now: str, overtaken: bool
+) -> None:
+    """[A, B] comes first and starts both; [A], which was sent before it, comes too late."""
+    of = forge("forgejo", users={"dev-bot": {"agent": "demo"}, "b": {"agent": "demo"}})
+    first, late = both(FORGEJO, before, "dev-bot", "b"), both(FORGEJO, now, "dev-bot")
+    threads = prompts.threads(of, first)
+    assert isinstance(threads, list)
+    assert prompts.choose_threads(first, threads, []) == threads
+    source = prompts.prompt_request(of, first, threads[0], STAMP).source
+    assert source is not None
+    assert prompts.overtakes(source, late) == overtaken
+    alone = prompts.threads(of, late)
+    assert isinstance(alone, list)
+    chosen = prompts.choose_threads(late, alone, {alone[0].key}, {alone[0].key} if overtaken else ())
+    assert isinstance(chosen, IgnoredDelivery) == overtaken
+    again = prompts.prompt_request(of, late, alone[0], STAMP).source
+    assert again is not None and not prompts.overtakes(again, late), "one alone overtakes nobody"

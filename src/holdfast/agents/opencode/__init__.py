@@ -98,4 +98,6 @@ AGENT = Agent(
         KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and gets mixed up"),
     ),
     history=_history,
+    # Two processes that create its database at the same moment: one of them fails at a migration.
+    start_failures=r"SQLITE_BUSY|database is locked|(table|index) \S+ already exists|duplicate column name",
 )

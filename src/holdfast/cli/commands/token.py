@@ -103,7 +103,7 @@ def _here(given: argparse.Namespace) -> dict[str, Any]:
 
 def _print(found: dict[str, Any]) -> None:
     if not found["tokens"]:
-        print(f"session {found['session']} has no token yet")
+        output.text(f"session {found['session']} has no token yet")
     for token in found["tokens"]:
         protocol = f" over {token['protocol']}" if token["protocol"] else ""
         why = f": {token['reason']}" if token["reason"] else ""

@@ -19,25 +19,31 @@ from holdfast.errors import HoldfastError
 from holdfast.hub.api.responses import TheHub, fails, raw, told
 from holdfast.hub.state import Failure, Healed
 from holdfast.model.task import Task
+from holdfast.shortage import Shortage
 from holdfast.store import types
+
+# opening: the store is being opened again; short: this machine lacks something
+HealthStatus = Literal["ok", "opening", "short"]
 
 
 class Health(msgspec.Struct, frozen=True):
     """A sign of life."""
 
-    status: Literal["ok", "opening"]  # opening: the store is being opened again
+    status: HealthStatus
     version: str
     started_at: str
     store: str
     healed: Healed | None
     failure: Failure | None  # while `opening`: why; while `ok`: what is over
+    shortage: Shortage | None  # while `short`: what is lacking; queued tasks wait for it
 
 
 @get("/healthz", operation_id="health", summary="Whether the hub is well", responses=fails())
 async def health(hub: TheHub) -> Health:
     """Asks nothing of the store."""
-    status: Literal["ok", "opening"] = "ok" if hub.is_open else "opening"
-    return Health(status, __version__, hub.started_at, hub.location.kind, hub.healed, hub.failure)
+    shortage = hub.shortage()
+    status: HealthStatus = "opening" if not hub.is_open else "ok" if shortage is None else "short"
+    return Health(status, __version__, hub.started_at, hub.location.kind, hub.healed, hub.failure, shortage)
 
 
 ROUTES = [health]

@@ -11,7 +11,7 @@ const COLUMNS = ["Status", "Token", "Agent", "Protocol", "From", "When", "Reason
 export class Tokens {
   constructor(session, tokens, changed) {
     this.changed = changed;
-    this.table = h("div", { class: "table" });
+    this.table = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Lineage" });
     this.problem = h("p", { class: "refused", role: "alert" });
     this.record = this.#form("Record", "The agent's id", (native) => this.#do("Recorded", () => api.recordToken(session.id, native, null)));
     this.revoke = this.#form("Revoke", "Why must it not be resumed?", (reason) => this.#do("Revoked", () => api.revokeToken(session.id, reason)));

@@ -17,6 +17,12 @@ STEPS: Sequence[str] = (
 )
 
 
+# Step i shows version i+1 as version i+2 to a connection that only reads, and goes with it.
+VIEWS: Sequence[str] = (
+    "create temp view task as select *, null::text as waiting_for, null::text as not_before from task",
+)
+
+
 def newest(steps: Sequence[str] = STEPS) -> int:
     """The version that this program writes."""
     return len(steps) + 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.doctor import operation
 from holdfast.home import Home
-from holdfast.peers.hapi.database import FLAVORS
+from holdfast.peers.hapi.flavors import FLAVORS
 from holdfast.peers.hapi.install import HapiInstall
 from holdfast.peers.hapi.metadata import HapiMetadata
 from tests.support.hapi_cases import copied, files

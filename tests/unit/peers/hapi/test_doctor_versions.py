@@ -82,7 +82,9 @@ def test_every_hole_is_found_and_mended_and_given_back(version: int, form: str, 
     assert seen(path.parent) == untouched
     want = {name: set(hole.codes) for name, hole in here.items() if hole.codes}
     assert told(found) == want
-    merged = [finding.subject for finding in found.findings if "it was merged from a row" in finding.text]
+    merged = [
+        finding.subject for finding in found.findings if "merged them from a deleted row" in finding.text
+    ]
     assert merged == ["merged without its token"]
     mends = {name: hole.sets for name, hole in here.items() if hole.sets}
     assert {finding.subject for finding in found.findings if finding.safe} == set(mends)
