@@ -19,8 +19,8 @@ class TranscriptTurn(msgspec.Struct):
     """The events from one prompt to the next."""
 
     number: int = 0  # from 1; 0 before the first prompt
-    did: bool = False  # the model said or did anything
-    said: bool = False  # the model said something
+    acted: bool = False  # the model said or did anything
+    has_text: bool = False  # the model said something
     ended: str | None = None  # one of the words above; None while the turn has no recorded end
     reason: str = ""
     open: dict[str, dict[str, Any]] = {}  # calls without a result, by id
@@ -44,12 +44,12 @@ class TurnTracker:
 
     def call(self, id: str, name: str, input: Any) -> None:
         """A call begins."""
-        self.now.did = True
+        self.now.acted = True
         self.now.open[id] = {"call": id, "name": name, "input": input}
 
     def result(self, id: str) -> dict[str, Any] | None:
         """A call of this turn ends; None if it is not open."""
-        self.now.did = True
+        self.now.acted = True
         return self.now.open.pop(id, None)
 
     def late_result(self, id: str) -> dict[str, Any] | None:
@@ -62,12 +62,12 @@ class TurnTracker:
 
     def add_text(self) -> None:
         """The model says something."""
-        self.now.did = self.now.said = True
+        self.now.acted = self.now.has_text = True
 
     def close(self) -> list[NewEvent]:
         """End the current turn: one summary for each call without a result."""
         turn = self.now
-        if turn.number and turn.ended == COMPLETE and turn.said and not turn.open:
+        if turn.number and turn.ended == COMPLETE and turn.has_text and not turn.open:
             self.last_complete = turn.number
         self.dangling.extend(list(turn.open.values())[: DANGLING - len(self.dangling)])
         return [_unknown(call) for call in turn.open.values()]
@@ -86,14 +86,14 @@ class TurnTracker:
     def _last(self) -> list[TranscriptProblem]:
         turn, evidence = self.now, {"turn": self.now.number}
         if not self.count:
-            return [] if turn.did else [TranscriptProblem("no_messages", "it has no messages")]
+            return [] if turn.acted else [TranscriptProblem("no_messages", "it has no messages")]
         if turn.ended == ABORTED:
             return [TranscriptProblem("interrupted_on_purpose", "the user stopped the last turn", evidence)]
         if turn.ended == FAILED:
             return [TranscriptProblem("ended_in_api_error", f"the last turn failed: {turn.reason}", evidence)]
         if turn.open:
             return []
-        if not turn.did:
+        if not turn.acted:
             return [TranscriptProblem("no_reply", "the last prompt has no answer", evidence)]
         if turn.ended != COMPLETE:
             return [TranscriptProblem("turn_unfinished", "the last turn has no recorded end", evidence)]

@@ -50,7 +50,7 @@ class AcpUpdates:
         self._size = 0  # characters in them
         self._part = 0  # parts of this block that are already in the log
         self._blocks: dict[str, int] = {}  # message -> how many of its blocks are in the log
-        self._said = 0
+        self._block_count = 0
         self._plan: str | None = None
 
     def on_update(self, update: dict[str, Any], stopped: bool = False) -> list[NewEvent]:
@@ -108,8 +108,8 @@ class AcpUpdates:
 
     def _next_origin(self) -> Origin | None:
         if self._message is None:
-            self._said += 1
-            return self._origins.here("said", str(self._said))
+            self._block_count += 1
+            return self._origins.here("said", str(self._block_count))
         number = self._blocks.get(self._message, 0)
         self._blocks[self._message] = number + 1
         return self._origins.of("message", self._message, number)

@@ -61,7 +61,7 @@ class CodexConversation:
             turn.answered = turn.answer_last = turn.begun = True
         elif kind == "thinking":
             turn.begun = True
-        self.facts.said |= kind != "thinking"
+        self.facts.has_messages |= kind != "thinking"
         self._put(self._new(kind, {"text": text}, record_id))
 
     def _on_event_text(self, kind: str, text: str, id: str, part: int = 0) -> None:
@@ -78,7 +78,7 @@ class CodexConversation:
             # The item for the model is lost or has not come yet.
             self._prompt(text)
             self._need_turn().prompts.append(text)
-            self.facts.said = True
+            self.facts.has_messages = True
             self._put(event)
 
     def _prompt(self, text: str) -> None:
@@ -235,7 +235,7 @@ class CodexConversation:
         for event in turn.flush():
             turn.begun = True
             if event.kind == "assistant":
-                turn.answered = turn.answer_last = self.facts.said = True
+                turn.answered = turn.answer_last = self.facts.has_messages = True
             self._put(event)
 
     # --- Events

@@ -33,7 +33,7 @@ class CodexFacts(msgspec.Struct):
     thread_id: str | None = None  # as other records name it
     cwd: str | None = None
     title: str | None = None
-    said: bool = False  # a person or the model said something
+    has_messages: bool = False  # a person or the model said something
     complete: bytearray = msgspec.field(default_factory=bytearray)  # one byte per turn
     dangling: list[tuple[int, dict[str, Any]]] = []  # with the number of its turn
     last: LastTurn | None = None
@@ -148,7 +148,7 @@ def is_sound(problems: Sequence[TranscriptProblem]) -> bool:
 
 def _last(facts: CodexFacts) -> list[TranscriptProblem]:
     turn: dict[str, Any] = {"turn": facts.turns}
-    if not facts.said:
+    if not facts.has_messages:
         return [TranscriptProblem("no_messages", "it has no messages")]
     last = facts.last
     if last is None:

@@ -85,7 +85,7 @@ class GeminiEventBuilder:
         if entry.calls_ref is None:
             return []
         message = self._pieces.message(entry.calls_ref)
-        calls = messages.completed_calls(message) if entry.are_told else messages.requested_calls(message)
+        calls = messages.completed_calls(message) if entry.has_results else messages.requested_calls(message)
         return [call if call.outcome is not None else self._with_result(call) for call in calls]
 
     def _entry(self, entry: LogMessage) -> Iterator[NewEvent]:

@@ -65,13 +65,13 @@ def turns(log: MutationLog) -> GeminiTurns:
     result = GeminiTurns()
     called = -1  # where the turn's last call is, possibly in an earlier message
     for entry in log.conversation():
-        if entry.kind == "user" and entry.is_said:
+        if entry.kind == "user" and entry.is_message:
             result.complete.append(0)
             result.replied, result.error = False, None
             called = -1
         elif entry.kind == "error":
             result.error = entry.id
-        elif entry.kind == "gemini" and entry.is_said:
+        elif entry.kind == "gemini" and entry.is_message:
             result.replied, result.error = True, None
             called = max([called, *[log.begun[call] for call, _ in entry.calls]])
             if result.complete:
@@ -123,7 +123,7 @@ def _last(log: MutationLog) -> list[TranscriptProblem]:
         lost = {"messages": len(log.lost)}
         text = "a reset removed messages from the conversation; they are still in the file"
         return [TranscriptProblem("history_wiped", text, lost)]
-    if not any(entry.is_said for entry in conversation):
+    if not any(entry.is_message for entry in conversation):
         return [TranscriptProblem("no_messages", "it has no messages; Gemini deletes such a file")]
     last = turns(log)
     evidence = {"turn": len(last.complete)}
@@ -160,7 +160,7 @@ def _deletion_risks(log: MutationLog, around: GeminiSurroundings) -> list[Transc
         text = "its file was created in this minute: loading it now would reset it before it is read"
         after = timestamps.stamp(timestamps.parse(f"{around.minute}:00.000000Z") + 60)
         problems.append(TranscriptProblem(DESTROYS, text, {"how": "same_minute", "until": after}))
-    if log.is_wiped and not any(entry.is_said for entry in log.conversation()):
+    if log.is_wiped and not any(entry.is_message for entry in log.conversation()):
         text = "Gemini considers the file empty and deletes it at its next start"
         if not around.keeps:
             problems.append(TranscriptProblem(DESTROYS, text, {"how": "reset"}))

@@ -39,10 +39,10 @@ class LogMessage(msgspec.Struct):
     at: str | None = None
     first: int = 0  # the offset of its first record; over ACP its calls may come later
     digest: int = 0  # of its text
-    is_said: bool = False  # a person or the model said something
+    is_message: bool = False  # a person or the model said something
     has_text: bool = False
     calls_ref: MessageRef | None = None
-    are_told: bool = False  # its calls are recorded with their results
+    has_results: bool = False  # its calls are recorded with their results
     calls: list[tuple[str, bool]] = []  # id, and whether it has a result
     thoughts_ref: MessageRef | None = None
     problem: str = ""  # of an unreadable line
@@ -65,7 +65,7 @@ class MutationLog:
         self.title: str | None = None
         self.updated_at: str | None = None
         self.cwd: str | None = None
-        self.said = False  # anybody ever said anything
+        self.has_messages = False  # anybody ever said anything
         self.records = 0
         self.left_out = 0  # unreadable lines beyond the limit
         self._stood_in = 0
@@ -134,8 +134,8 @@ class MutationLog:
             if isinstance(inner, dict) and isinstance(id := inner.get("id"), str):
                 fresh = id not in self.entries
                 self._message(inner, MessageRef(here.offset, here.size, index))
-                is_summary |= fresh and self.entries[id].is_said
-        removed = [id for id in before if id not in self.live and self.entries[id].is_said]
+                is_summary |= fresh and self.entries[id].is_message
+        removed = [id for id in before if id not in self.live and self.entries[id].is_message]
         if not removed:
             self._stood_in -= 1
             self.entries.pop(reset, None)
@@ -168,18 +168,20 @@ class MutationLog:
         fresh.has_text = bool(text.strip())
         fresh.thoughts_ref = here if thought else None
         if calls or asked:
-            fresh.calls_ref, fresh.are_told = here, bool(calls)
+            fresh.calls_ref, fresh.has_results = here, bool(calls)
             fresh.calls = [(call.id, call.outcome is not None) for call in calls or asked]
             for call in calls or asked:
                 self.begun.setdefault(call.id, here.offset)
         for response in results:
             self.results.setdefault(response.id or f"name:{response.name}", here)
-        fresh.is_said = fresh.kind in ("user", "gemini") and (fresh.has_text or bool(fresh.calls) or thought)
+        fresh.is_message = fresh.kind in ("user", "gemini") and (
+            fresh.has_text or bool(fresh.calls) or thought
+        )
         before = self.entries.get(id)
         self.entries[id] = fresh if before is None else _merged(before, fresh)
         self.live[id] = None
         self.lost.pop(id, None)
-        self.said |= fresh.is_said
+        self.has_messages |= fresh.is_message
         if fresh.kind == "user" and self.title is None:
             self.title = title(text)
         elif fresh.kind == "context" and self.cwd is None:
@@ -241,10 +243,10 @@ def _merged(before: LogMessage, fresh: LogMessage) -> LogMessage:
     if fresh.digest == before.digest or not fresh.has_text:
         fresh.ref, fresh.digest, fresh.has_text = before.ref, before.digest, before.has_text
         fresh.kind = before.kind if fresh.kind in ("unknown", before.kind) else fresh.kind
-    if before.calls and (not fresh.calls or (before.are_told and not fresh.are_told)):
-        fresh.calls, fresh.calls_ref, fresh.are_told = before.calls, before.calls_ref, before.are_told
+    if before.calls and (not fresh.calls or (before.has_results and not fresh.has_results)):
+        fresh.calls, fresh.calls_ref, fresh.has_results = before.calls, before.calls_ref, before.has_results
     fresh.thoughts_ref = fresh.thoughts_ref or before.thoughts_ref
-    fresh.is_said = fresh.is_said or before.is_said
+    fresh.is_message = fresh.is_message or before.is_message
     return fresh
 
 

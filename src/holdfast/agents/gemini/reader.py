@@ -162,7 +162,7 @@ class GeminiReader(TranscriptReader):
     def _around(self, ref: SessionRef, cwd: str | None) -> GeminiSurroundings:
         twins = sessions.twins(ref.path)
         heads = [(path, sessions.head(path)) for path in twins]
-        rivals = [path for path, log in heads if ref.native_id in log.header_ids and log.said]
+        rivals = [path for path, log in heads if ref.native_id in log.header_ids and log.has_messages]
         minutes = [minute for path in (ref.path, *twins) if (minute := sessions.minute(path)) is not None]
         own = sessions.home_of(ref.path)
         project = os.path.join(cwd, sessions.FOLDER) if cwd is not None else None

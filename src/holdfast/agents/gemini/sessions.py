@@ -78,7 +78,7 @@ def head(path: str) -> MutationLog:
     with suppress(OSError), open_log(path) as lines:
         for line in lines:
             log.on_line(line)
-            if log.said and log.header_ids:
+            if log.has_messages and log.header_ids:
                 break
     return log
 
@@ -153,7 +153,7 @@ def main_files(paths: list[str]) -> list[str]:
     for path in paths:
         log = head(path)
         id = next(iter(log.header_ids), None) or short(path) or path
-        sessions.setdefault((os.path.dirname(path), id), []).append((path, log.said))
+        sessions.setdefault((os.path.dirname(path), id), []).append((path, log.has_messages))
     chosen = []
     for files in sessions.values():
         chosen += [path for path, full in files if full] or [files[-1][0]]

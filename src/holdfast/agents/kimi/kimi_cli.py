@@ -133,7 +133,7 @@ class KimiCliContext(msgspec.Struct):
         """The calls that the model will not know; None if it will know everything that was done."""
         lost = sorted(happened.calls - self.calls)
         turn = happened.conversation.turns.now
-        untold = turn.did and turn.number > 0 and self.last in ("user", "") and not happened.compacted
+        untold = turn.acted and turn.number > 0 and self.last in ("user", "") and not happened.compacted
         return lost if lost or untold else None
 
 
@@ -178,7 +178,7 @@ class KimiCliMessages:
     def end(self) -> list[NewEvent]:
         """End what is still open; in this file only a last answer shows that a turn ended."""
         turn = self.conversation.turns.now
-        if turn.said and not turn.open and self.context.last == "assistant":
+        if turn.has_text and not turn.open and self.context.last == "assistant":
             turn.ended = COMPLETE
         return self.conversation.turns.close()
 

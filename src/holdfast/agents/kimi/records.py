@@ -13,7 +13,7 @@ from holdfast.transcripts.turns import TurnTracker
 
 AGENT = "kimi"
 SHOWN = 20  # how many lines are listed as evidence of a problem
-SAID = {"text": ("assistant", "text"), "think": ("thinking", "think")}
+TEXT_PARTS = {"text": ("assistant", "text"), "think": ("thinking", "think")}
 
 
 def items(value: Any) -> list[Any]:
@@ -81,7 +81,7 @@ class KimiConversation:
 
     def on_part(self, part: dict[str, Any], at: str | None, record_id: str) -> list[NewEvent]:
         """The events of a part of the model's message."""
-        known = SAID.get(jsonl.text_field(part, "type"))
+        known = TEXT_PARTS.get(jsonl.text_field(part, "type"))
         if known is None:
             named = part_text(part)
             event = jsonl.notice_event("attachment", named) if named else jsonl.unknown(part)
@@ -90,7 +90,7 @@ class KimiConversation:
         text = jsonl.text_field(part, key)
         if not text:
             return []
-        self.turns.now.did = True
+        self.turns.now.acted = True
         if kind == "assistant":
             self.turns.add_text()
         return [self.event(kind, {"text": text}, at, record_id)]

@@ -203,7 +203,7 @@ class OpenCodeConversation:
             return NewEvent("notice", {"text": text, "code": "compaction"}, at, origin=origin)
         if kind == "text":
             self.turns.add_text()
-        self.turns.now.did = True
+        self.turns.now.acted = True
         return NewEvent(_SAID[kind], {"text": text}, at, origin=origin)
 
     def _tool(self, part: OpenCodeRow) -> Iterator[NewEvent]:

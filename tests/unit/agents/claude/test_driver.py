@@ -203,7 +203,8 @@ def test_a_recorded_run_gives_exactly_its_events(version: str, name: str) -> Non
         line if "agentId: " not in line else line.split("agentId: ")[0] + "agentId: X"
         for line in replay.told()
     ]
-    proof = ["notice resumed: the agent goes on with its conver…"] if recording.job.resume else []
+    resumed = f"the agent resumed conversation {recording.job.native_id}"
+    proof = [f"notice resumed: {resumed[:33]}…"] if recording.job.resume else []
     lines = [line.strip() for line in ought.strip().split("\n")]
     assert told == [*proof, f"user {recording.job.prompt}", *lines]
     driver = replay.driver

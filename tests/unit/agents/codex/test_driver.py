@@ -17,7 +17,7 @@ from holdfast.model.event import NewEvent
 from tests.support.recorded_streams import Recording, Replay
 
 VERSION = "codex-0.166.0"
-RESUMED = "notice resumed: the agent goes on with its conver…"
+RESUMED = "notice resumed: the agent resumed conversation 01…"
 BEGINS = """
         token codex stream exec-json
         notice agent_warning: Model metadata for `fake-model` n…
