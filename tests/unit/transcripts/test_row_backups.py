@@ -246,7 +246,7 @@ def test_a_database_that_is_gone_or_damaged_is_refused(case: Case) -> None:
     with open(case.database, "rb") as file:
         assert file.read() == before
     os.unlink(case.database)
-    with pytest.raises(errors.Refused, match="its tool must make it"):
+    with pytest.raises(errors.Refused, match="only its tool can create it"):
         case.restore()
 
 

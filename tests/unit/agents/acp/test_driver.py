@@ -740,5 +740,5 @@ def test_what_a_terminal_printed_is_kept_up_to_a_limit_and_an_ended_call_keeps_n
         assert call is not None and len("".join(call.printed)) < 60
         talk.update("tool_call_update", toolCallId="c", status="completed")
     (output,) = [body["output"] for kind, body in talk.events if kind == "tool_summary"]
-    assert output == "abcdabcdab\n[more was printed than is kept]"
+    assert output == "abcdabcdab\n[output truncated]"
     assert not call.printed and not call.fields and call.label == "execute"

@@ -32,7 +32,7 @@ BROKEN_OFF = {
     "kimi-2.1.0": "Interrupted by user",
 }
 NOT_GIVEN = {
-    "gemini-0.61.0": "It was cancelled before its permission …",
+    "gemini-0.61.0": "The request was canceled before permiss…",
     "opencode-1.18.33": "Tool execution aborted",
     "kimi-2.1.0": 'Tool "Bash" was not run because the app…',
 }
@@ -136,7 +136,7 @@ def test_denied_by_policy(version: str) -> None:
     why = {
         "opencode-1.18.33": "The user rejected permission to use thi…",
         "kimi-2.1.0": 'Tool "Bash" was not run because the use…',
-        "gemini-0.61.0": "Its permission was denied, so it did no…",  # it never tells; we do, at the end
+        "gemini-0.61.0": "Permission was denied, so the tool did …",  # it never tells; we do, at the end
     }[version]
     ought.ran("touch denied.txt", "deny by policy", "error", why)
     if version != "opencode-1.18.33":  # a denial ends its turn
