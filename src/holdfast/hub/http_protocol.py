@@ -48,8 +48,8 @@ class Protocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends nothing more; it still reads the answer to a request that it sent in full.
 
-        uvicorn closes here, so an answer that needs a thread or the disk would never arrive. A stream that has
-        begun is closed as before: for a stream this is how a reader leaves.
+        uvicorn closes here, so an answer that needs a thread or the disk would never arrive. A stream that
+        has begun is closed: this is how its reader leaves.
         """
         cycle = self.cycle
         if cycle is None or cycle.more_body or cycle.response_started:
