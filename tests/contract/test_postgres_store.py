@@ -240,7 +240,7 @@ async def test_an_operation_that_fails_fails_alone(hub: Hub, postgres_url: str) 
         return_exceptions=True,
     )
     kinds = [type(r).__name__ for r in results]
-    assert kinds == ["Committed", "StoreUnreadable", "Committed", "RuntimeError", "Committed"]
+    assert kinds == ["CommitResult", "StoreUnreadable", "CommitResult", "RuntimeError", "CommitResult"]
     assert await texts(store, session) == ["one", "two", "three"]
     assert (await store.session(session)).metadata == {}
 
