@@ -16,7 +16,7 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.store.location import Location
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Committed
+from holdfast.store.types import CommitResult
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import REPLAY_MARKER
 from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, import_sessions
@@ -196,11 +196,11 @@ class Dying:
         self._left = at
         self._commit = store.commit
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         self._left -= 1
         if not self._left:
             raise Cut
         return await self._commit(commit)
 
-    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | HoldfastError]:
+    async def commit_all(self, commits: Sequence[Commit]) -> list[CommitResult | HoldfastError]:
         return [await self.commit(commit) for commit in commits]

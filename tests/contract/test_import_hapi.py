@@ -66,8 +66,8 @@ async def test_a_token_that_the_doctor_brought_back_comes_with_the_next_import(
     store = await opener()
     session = imported(terminal, path)["in messages"]["session"]
     assert not await store.tokens(session)
-    patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
-    operation.apply(Home(str(tmp_path / "doctor's")), patient, patient.diagnose().fingerprint)
+    target = HapiInstall(str(path), {"HOME": str(tmp_path)})
+    operation.apply(Home(str(tmp_path / "doctor's")), target, target.diagnose().fingerprint)
     assert imported(terminal, path)["in messages"]["session"] == session
     assert [token.native_id for token in await store.tokens(session)] == [uuid(2)]
 

@@ -153,7 +153,7 @@ def one_round(home: Home, truth: Truth, seed: int) -> Counter[str]:
     again = asyncio.run(_healed(home))
     assert not again.done and not again.problems, (again.done, again.problems)
     assert not report.problems, report.problems
-    sessions = read_database(home.database)
+    sessions = read_database(home.database, moved=True)
     if mode != "both":
         check_sound(sessions)
     for name, seen in sessions.items():  # an origin that was altered in both copies may be another's

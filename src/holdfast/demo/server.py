@@ -6,15 +6,14 @@ import json
 import os
 import select
 import signal
-from collections.abc import Iterable
 
 from holdfast import __version__
-from holdfast.demo import script, turn
-from holdfast.demo import sessions as memory
+from holdfast.demo import script, sessions, turn
 
 TYPE_CHECKING = False  # `typing` would cost a tenth of the start
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from typing import Any, NoReturn
 
 PIECE = 1 << 16
 
@@ -81,13 +80,6 @@ def parse(line: bytes) -> dict[str, Any]:
     return message
 
 
-# --- The server.
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, NoReturn
-
 PROTOCOL_VERSION = 1
 NOT_JSON, BAD_REQUEST, NO_METHOD, BAD_PARAMS, INTERNAL, NOT_FOUND = (
     -32700,
@@ -110,11 +102,11 @@ class RequestError(Exception):
 class DemoServer:
     """The state of one demo agent process; it runs one turn at a time, and other prompts wait."""
 
-    def __init__(self, wire: StdioConnection):
-        self.wire = wire
+    def __init__(self, connection: StdioConnection):
+        self.connection = connection
         self.cancelled = False  # whether the running turn should stop
         self.answers: dict[int, dict[str, Any]] = {}  # replies to our requests, by their ids
-        self._sessions: dict[str, memory.DemoSession] = {}
+        self._sessions: dict[str, sessions.DemoSession] = {}
         self._prompts: list[dict[str, Any]] = []  # requests that wait for their turn
         self._running: str | None = None  # the session of the running turn
         self._asked = 0
@@ -136,32 +128,32 @@ class DemoServer:
         while True:
             if self._prompts:
                 self._prompt(self._prompts.pop(0))
-            elif not self.wire.open:
+            elif not self.connection.open:
                 return
             else:
                 self.listen((), None)
 
     def listen(self, others: Iterable[int], seconds: float | None) -> None:
         """Handle input until some arrives, one of `others` can be read, or the time is up."""
-        lines, ready = self.wire.wait((self._children, *others), seconds)
+        lines, ready = self.connection.wait((self._children, *others), seconds)
         if self._children in ready:
             os.read(self._children, 4096)
         for line in lines:
             if line.strip():
-                self._hear(line)
+                self._on_line(line)
 
     def update(self, session: str, update: dict[str, Any]) -> None:
         """Send an update about a session."""
-        self.wire.send({"method": "session/update", "params": {"sessionId": session, "update": update}})
+        self.connection.send({"method": "session/update", "params": {"sessionId": session, "update": update}})
 
     def ask(self, method: str, params: dict[str, Any]) -> int:
         """Send a request; the result is its id, and `answers` gets the reply."""
         id = self._asked
         self._asked += 1
-        self.wire.send({"id": id, "method": method, "params": params})
+        self.connection.send({"id": id, "method": method, "params": params})
         return id
 
-    def _hear(self, line: bytes) -> None:
+    def _on_line(self, line: bytes) -> None:
         try:
             message = parse(line)
         except NotJson:
@@ -190,19 +182,19 @@ class DemoServer:
             result = answer(params if type(params) is dict else {})
         except RequestError as problem:
             self._refuse(id, problem.code, str(problem))
-        except memory.UnknownSession as problem:
+        except sessions.UnknownSession as problem:
             self._refuse(id, NOT_FOUND, f"there is no session {problem}")
-        except memory.SessionInUse as problem:
+        except sessions.SessionInUse as problem:
             self._refuse(id, INTERNAL, f"another process has session {problem} open")
         except BrokenPipeError:
             raise
         except OSError as problem:
             self._refuse(id, INTERNAL, str(problem))
         else:
-            self.wire.send({"id": id, "result": result})
+            self.connection.send({"id": id, "result": result})
 
     def _refuse(self, id: Any, code: int, text: str) -> None:
-        self.wire.send({"id": id, "error": {"code": code, "message": text}})
+        self.connection.send({"id": id, "error": {"code": code, "message": text}})
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -217,10 +209,10 @@ class DemoServer:
         }
 
     def _new(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"sessionId": self._keep(memory.create(_cwd(params)))}
+        return {"sessionId": self._keep(sessions.create(_cwd(params)))}
 
     def _fork(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"sessionId": self._keep(memory.fork(_text(params, "sessionId"), _cwd(params)))}
+        return {"sessionId": self._keep(sessions.fork(_text(params, "sessionId"), _cwd(params)))}
 
     def _load(self, params: dict[str, Any]) -> dict[str, Any]:
         id = _text(params, "sessionId")
@@ -235,10 +227,10 @@ class DemoServer:
     def _list(self, params: dict[str, Any]) -> dict[str, Any]:
         cursor = params.get("cursor")
         start = int(cursor) if type(cursor) is str and cursor.isdecimal() else 0
-        sessions, after = memory.page(params.get("cwd"), start)
-        return {"sessions": sessions, **({} if after is None else {"nextCursor": str(after)})}
+        listed, after = sessions.page(params.get("cwd"), start)
+        return {"sessions": listed, **({} if after is None else {"nextCursor": str(after)})}
 
-    def _keep(self, session: memory.DemoSession) -> str:
+    def _keep(self, session: sessions.DemoSession) -> str:
         self._sessions[session.id] = session
         return session.id
 
@@ -248,7 +240,7 @@ class DemoServer:
             raise RequestError(INTERNAL, f"a turn of session {id} is running")
         if id in self._sessions:
             self._sessions.pop(id).close()
-        session, records = memory.reopen(id, cwd)
+        session, records = sessions.reopen(id, cwd)
         self._keep(session)
         return records
 
@@ -258,7 +250,7 @@ class DemoServer:
         self.cancelled = self.cancelled or (id is not None and id == self._running)
         for waiting in [m for m in self._prompts if _session(m) == id]:
             self._prompts.remove(waiting)
-            self.wire.send({"id": waiting["id"], "result": {"stopReason": "cancelled"}})
+            self.connection.send({"id": waiting["id"], "result": {"stopReason": "cancelled"}})
 
     def _prompt(self, message: dict[str, Any]) -> None:
         self._reply(message["id"], self._take_turn, message)
@@ -267,7 +259,7 @@ class DemoServer:
         id = _text(params, "sessionId")
         session = self._sessions.get(id)
         if session is None:
-            raise memory.UnknownSession(id)
+            raise sessions.UnknownSession(id)
         prompt = prompt_text(params.get("prompt"))
         try:
             steps = script.steps(prompt)

@@ -69,7 +69,7 @@ class DemoTurn:
             "spew": self._spew,
             "garbage": self._garbage,
             "stderr": lambda step: _write_all(2, step["stderr"].encode()),
-            "usage": self._tell_usage,
+            "usage": self._report_usage,
             "sum": self._sum,
             "stop": self._stop,
             "error": self._error,
@@ -127,7 +127,7 @@ class DemoTurn:
         before, after = line.split("%")
         for start in range(0, count, BATCH):
             lines = [f"{before}{i} {after}" for i in range(start, min(start + BATCH, count))]
-            self._server.wire.write("".join(lines).encode())
+            self._server.connection.write("".join(lines).encode())
             self._wait((), 0)
 
     def _sum(self, step: dict[str, Any]) -> None:
@@ -142,13 +142,13 @@ class DemoTurn:
             "long": (b'{"jsonrpc":"2.0","method":"_demo/garbage","params":{"x":"', b'"}}\n'),
         }[step["garbage"]]
         left = step.get("bytes", LONG if step["garbage"] == "long" else 0) - len(start) - len(end)
-        self._server.wire.write(start)
+        self._server.connection.write(start)
         while left > 0:
-            self._server.wire.write(b"x" * min(left, 1 << 20))
+            self._server.connection.write(b"x" * min(left, 1 << 20))
             left -= 1 << 20
-        self._server.wire.write(end)
+        self._server.connection.write(end)
 
-    def _tell_usage(self, step: dict[str, Any]) -> None:
+    def _report_usage(self, step: dict[str, Any]) -> None:
         usage: dict[str, Any] = step["usage"]
         if "used" in usage:
             self._server.update(self._session.id, {"sessionUpdate": "usage_update", **usage})
@@ -171,7 +171,7 @@ class DemoTurn:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
         while True:
-            self._server.listen((), None if self._server.wire.open else 3600)
+            self._server.listen((), None if self._server.connection.open else 3600)
 
     def _tools(self, steps: list[dict[str, Any]]) -> None:
         death = next((step for step in steps if "die" in step), None)
@@ -224,7 +224,7 @@ class DemoTurn:
 
     def _on_answer(self, call: _DemoToolCall, request: int) -> None:
         reply = self._server.answers.pop(request, None)
-        if reply is None and self._server.wire.open:
+        if reply is None and self._server.connection.open:
             return
         call.request = None
         option = chosen(reply)

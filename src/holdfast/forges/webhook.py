@@ -35,9 +35,6 @@ class NamedLocks:
         return self._locks.setdefault(name, asyncio.Lock())
 
 
-# --- A delivery.
-
-
 RECENT = 20  # sessions and tasks of a thread that are asked whether they overtook a delivery
 
 

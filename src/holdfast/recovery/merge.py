@@ -14,7 +14,7 @@ import msgspec
 from holdfast.model import changes as c
 from holdfast.model.event import Origin, Record
 from holdfast.model.json_codec import decode_as
-from holdfast.recovery.mirror_reader import WIDEST_GAP, Piece, stand_in
+from holdfast.recovery.mirror_reader import WIDEST_GAP, Piece, is_sound, stand_in
 
 UNKNOWN_AGENT = "unknown"
 
@@ -117,7 +117,7 @@ def altered(differences: Mapping[int, Difference], agreed: int, sealed: int) -> 
     return [
         seq
         for seq, (stored, proven) in differences.items()
-        if stored is None or seq < agreed or seq <= sealed or is_same(stored, proven)
+        if not is_sound(stored) or stored is None or seq < agreed or seq <= sealed or is_same(stored, proven)
     ]
 
 

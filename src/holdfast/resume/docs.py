@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, STOPPED, Row, codes_of
+from holdfast.resume.rule_evidence import STOPPED
+from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, Row, codes_of
 from holdfast.transcripts.reader import HARMLESS
 
 _PAGE = """\

@@ -8,7 +8,8 @@ import msgspec
 
 from holdfast.resume.environment import Process
 from holdfast.resume.facts import Archived, Facts
-from holdfast.resume.rules import ARCHIVED, PROBLEM, ROWS, SAFE, Action, Evidence, Row, row_of
+from holdfast.resume.rule_evidence import PROBLEM, Evidence
+from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, Action, Row, row_of
 
 TOO_SOON = "too_soon"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.resume import rules
+from holdfast.resume import rule_evidence
 from holdfast.resume.environment import Folder, Process
 from holdfast.resume.facts import Archived, Ended, Facts, NotStarted
 from holdfast.resume.log_evidence import Gap
@@ -266,8 +266,8 @@ def test_every_row_has_a_case_and_a_code_of_its_own() -> None:
 
 
 def test_every_group_of_problems_has_its_row() -> None:
-    assert set(rules.STORE) <= {row.code for row in ROWS}
-    named = [code for codes in rules.STORE.values() for code in codes]
+    assert set(rule_evidence.STORE) <= {row.code for row in ROWS}
+    named = [code for codes in rule_evidence.STORE.values() for code in codes]
     assert len(set(named)) == len(named) and HARMLESS.isdisjoint(named)
 
 
@@ -295,7 +295,7 @@ STATUSES = ("queued", "running", "unreachable", "succeeded", "failed", "cancelle
 names = st.text("abc/:4", min_size=1, max_size=6)
 processes = st.lists(st.builds(Process, st.integers(1, 99999), names), max_size=2).map(tuple)
 codes = st.sampled_from(
-    [*(code for group in rules.STORE.values() for code in group), *HARMLESS, "odd", "index_stale"]
+    [*(code for group in rule_evidence.STORE.values() for code in group), *HARMLESS, "odd", "index_stale"]
 )
 problems = st.builds(
     TranscriptProblem,

@@ -183,9 +183,6 @@ def _superseded(db: HapiDatabase, metadata: HapiMetadata) -> str | None:
     return None
 
 
-# --- The install.
-
-
 class HapiInstall:
     """A hapi home, or only its database."""
 

@@ -119,8 +119,6 @@ class HapiConversation:
         self._asked, self._error = None, False
 
 
-# --- The session.
-
 CLEARED = "Cleared by /clear"
 IMPORTED = ("forkedFrom", "codexSourceSessionId", "piImportState")  # such a row may have older messages
 

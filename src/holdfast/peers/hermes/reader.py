@@ -57,24 +57,24 @@ class HermesReader(TranscriptReader):
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions that are not deleted."""
         layout = HermesLayout(root)
-        seen: set[str] = set()
+        listed: set[str] = set()
         deleted = deleted_ids(layout)
         names = set(layout.names())
         for path in layout.databases():
             with self._databases.reading(path) as (db, _):
                 for header in db.headers() if db is not None and db.readable else ():
                     gone = header.id in deleted and f"{header.id}.json" not in names
-                    if header.id in seen or (gone and header.text("source") in (None, "webui")):
+                    if header.id in listed or (gone and header.text("source") in (None, "webui")):
                         continue
-                    seen.add(header.id)
+                    listed.add(header.id)
                     ref = _session_ref(layout, header.id, header, path)
                     if cwd is None or ref.cwd == cwd:
                         yield ref
         for name in sorted(names):
             own = session_id(name)
-            if own is None or own in seen or (own in deleted and f"{own}.json" not in names):
+            if own is None or own in listed or (own in deleted and f"{own}.json" not in names):
                 continue
-            seen.add(own)
+            listed.add(own)
             ref = _session_ref(layout, own, None, None)
             if ref.form != "foreign" and (cwd is None or ref.cwd == cwd):
                 yield ref
@@ -119,9 +119,9 @@ class HermesReader(TranscriptReader):
         """Its sidecar, backup and journals."""
         layout = HermesLayout.around(place.path)
         path = layout.sidecar(place.native_id)
-        found = [path, f"{path}.bak"] if path else []
-        found += layout.turn_journals(place.native_id) + layout.run_journals(place.native_id)
-        return [file for file in found if os.path.isfile(file)]
+        paths = [path, f"{path}.bak"] if path else []
+        paths += layout.turn_journals(place.native_id) + layout.run_journals(place.native_id)
+        return [file for file in paths if os.path.isfile(file)]
 
     def database(self, place: SessionRef) -> str | None:
         """The first database that has it."""
@@ -160,23 +160,23 @@ class HermesReader(TranscriptReader):
         damage: list[str] = []
         unknown, asked = False, 0
         with ExitStack() as stack:
-            found = None
+            holder = None
             for path in layout.databases():
                 db, why = stack.enter_context(self._databases.reading(path))
                 asked += 1
                 if db is not None and db.readable and db.header(place.native_id) is not None:
-                    found = db
+                    holder = db
                     break
                 damage += [why] if why else db.damage if db is not None else []
                 unknown = unknown or (db is not None and not db.readable and not db.damage)
-            facts = read_facts(layout, place.native_id, found)
-            facts.damage, facts.unknown_schema = damage, unknown and found is None
-            facts.database_answered = found is not None or (asked > 0 and not damage and not unknown)
-            rows: MessageRows | None = found
+            facts = read_facts(layout, place.native_id, holder)
+            facts.damage, facts.unknown_schema = damage, unknown and holder is None
+            facts.database_answered = holder is not None or (asked > 0 and not damage and not unknown)
+            rows: MessageRows | None = holder
             replacement = transcript.find(layout, place.native_id, facts.live)
-            if replacement is not None and (found is None or not found.row_ids(place.native_id)):
+            if replacement is not None and (holder is None or not holder.row_ids(place.native_id)):
                 facts.transcript, rows = replacement.path, replacement
-            yield facts, found, rows
+            yield facts, holder, rows
 
     def _at(self, path: str) -> list[SessionRef]:
         name = os.path.basename(path)
@@ -195,13 +195,11 @@ def _events(conversation: HermesConversation, builder: HermesEventBuilder) -> It
     if facts.deleted:
         yield NewEvent("notice", {"text": "the user deleted this session in the web UI", "code": "deleted"})
         return
-    told = 0
     for message in conversation.messages():
         if isinstance(message, int):
             yield builder.undone(message)
         else:
             yield from builder.on_message(message)
-            told += 1
     if facts.shrink_reason and len(facts.backup.messages) > len(facts.live.messages):
         key = "clear_generation" if facts.shrink_reason == "clear" else "intentional_shrink_generation"
         count = len(facts.backup.messages) - len(facts.live.messages)

@@ -77,8 +77,8 @@ class SessionState(msgspec.Struct, kw_only=True, dict=True):
         """Turns that were accepted and never finished."""
         if self.facts.pending is None and not self.facts.turns:
             return []
-        found = self.conversation.open_turns(self._prompts())
-        return [(turn, has_prompt) for turn, has_prompt in found if not self._was_undone(turn)]
+        turns = self.conversation.open_turns(self._prompts())
+        return [(turn, has_prompt) for turn, has_prompt in turns if not self._was_undone(turn)]
 
     def without(self, backup: bool = False, rows: bool = False) -> SessionState:
         """The state without its backup, or without its rows."""
@@ -125,11 +125,11 @@ class SessionState(msgspec.Struct, kw_only=True, dict=True):
 
     def _prompts(self) -> dict[str, list[float | None]]:
         """The times of every prompt in any copy, undone prompts included."""
-        found: dict[str, list[float | None]] = {}
+        times: dict[str, list[float | None]] = {}
         for message in (*self.rows, *self.facts.live_messages, *self.facts.backup_messages):
             if message.role == "user":
-                found.setdefault(message.text.strip(), []).append(message.at)
-        return found
+                times.setdefault(message.text.strip(), []).append(message.at)
+        return times
 
     def _was_undone(self, turn: journal.JournaledTurn) -> bool:
         span, saved = shrink.truncated_span(self.facts.live), self.facts.live.head.get("updated_at")
@@ -174,9 +174,9 @@ class SessionStateReader:
         own.torn_runs = self._torn_runs(own)
         skip = not full and db is not None and _repeats(own.live, db.role_and_content(native_id))
         rows = [] if db is None or skip else _read_rows(db, native_id)
-        if not rows and (found := transcript.find(self.layout, native_id, own.live)) is not None:
-            own.transcript, skip = found.path, False
-            rows = _read_rows(found, native_id)
+        if not rows and (replacement := transcript.find(self.layout, native_id, own.live)) is not None:
+            own.transcript, skip = replacement.path, False
+            rows = _read_rows(replacement, native_id)
         return SessionState(
             facts=own,
             rows=rows,

@@ -60,7 +60,7 @@ def codes(seen: Diagnosis, subjects: Any) -> dict[str, list[str]]:
     return {own: sorted(told) for own, told in found.items()}
 
 
-def test_looking_finds_what_is_expected_and_changes_nothing(case: str, hermes: Path) -> None:
+def test_a_diagnosis_has_the_expected_findings_and_changes_nothing(case: str, hermes: Path) -> None:
     want, before = expected(case), state(hermes)
     seen = HermesInstall(str(hermes), {}).diagnose()
     assert state(hermes) == before
@@ -74,7 +74,7 @@ def test_looking_finds_what_is_expected_and_changes_nothing(case: str, hermes: P
     assert HermesInstall(str(hermes), {}).diagnose().fingerprint == seen.fingerprint
 
 
-def test_a_repair_gives_what_is_expected_and_is_undone_to_the_byte(
+def test_a_repair_has_the_expected_result_and_is_undone_byte_for_byte(
     case: str, hermes: Path, tmp_path: Path
 ) -> None:
     want, before = expected(case), content(hermes)
@@ -138,7 +138,7 @@ def check(hermes: Path, native_id: str, after: dict[str, Any], want: dict[str, A
         assert "tool" not in {m["role"] for m in side["context_messages"]}
 
 
-def test_what_a_run_had_told_comes_with_its_tool(tmp_path: Path) -> None:
+def test_recorded_output_is_recovered_with_its_tool_call(tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "stale_stream_run_journal_partial" / "hermes-home", tmp_path / "hermes")
     install = HermesInstall(str(tmp_path / "hermes"), {})
     operation.apply(Home(str(tmp_path / "home")), install, install.diagnose().fingerprint)

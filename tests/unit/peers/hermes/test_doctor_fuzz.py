@@ -96,7 +96,7 @@ def texts(side: sidecars.Sidecar) -> Counter[str]:
 
 @settings(max_examples=300, deadline=None)
 @given(FILE, FILE, st.none() | ROWS, LINES, LINES, st.binary(max_size=3))
-def test_no_install_is_too_odd(
+def test_any_install_is_diagnosed(
     live: bytes | None,
     backup: bytes | None,
     rows: list[dict[str, Any]] | None,
