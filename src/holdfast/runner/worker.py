@@ -225,7 +225,7 @@ class Worker:
         at_once, limit_of = settings.run.at_once, lambda agent: settings.of(agent).at_once
         return startable(pending, active, at_once, limit_of, held)
 
-    def _due_without_slot(self, turns: list[Turn], held: Collection[str]) -> set[str]:
+    def _due_without_slot(self, turns: list[QueueEntry], held: Collection[str]) -> set[str]:
         """The waiting tasks to judge again whether or not a slot is free: their wait has a bound."""
         names = {turn.task for turn in turns if turn.status == "waiting"} - self._ready
         sessions = {turn.session for turn in turns if turn.task in names}
