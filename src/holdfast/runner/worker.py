@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from holdfast import durable_io, errors, shortage, timestamps
 from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
-from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, Task, Turn
+from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, QueueEntry, Task
 from holdfast.process import identity
 from holdfast.resume.environment import Process
 from holdfast.runner import finish, launch, sessions
@@ -27,6 +28,7 @@ from holdfast.runner.finish import REASON, refusal
 from holdfast.runner.processes import Watchman
 from holdfast.runner.recorder import PASSING
 from holdfast.runner.task_run import TaskRun
+from holdfast.runner.waiting import policy_of
 from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
 
@@ -51,10 +53,11 @@ def startable(
     One that is `held` takes no slot; what is behind it in its session waits, too.
     """
     active = list(running)
-    blocked: set[str] = set()
-    found = []
+    agents = Counter(task.agent for task in active)
+    blocked = {task.session for task in active}
+    found: list[str] = []
     for waiting in queued:
-        if len(active) >= at_once:
+        if len(active) + len(found) >= at_once:
             break
         if waiting.session in blocked:
             continue
@@ -62,12 +65,11 @@ def startable(
             blocked.add(waiting.session)
             continue
         limit = limit_of(waiting.agent)
-        if limit is not None and sum(1 for a in active if a.agent == waiting.agent) >= limit:
-            continue
-        if any(a.session == waiting.session for a in active):
+        if limit is not None and agents[waiting.agent] >= limit:
             continue
         found.append(waiting.task)
-        active.append(waiting)
+        agents[waiting.agent] += 1
+        blocked.add(waiting.session)
     return found
 
 
@@ -121,6 +123,7 @@ class Worker:
         self._resting: dict[str, float] = {}  # tasks whose run failed, until then
         self._cleared: dict[str, Clearance] = {}
         self._waits: dict[str, Wait] = {}
+        self._ready: set[str] = set()  # waiting tasks that lack only a slot
         self._judging: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._ears: list[asyncio.Task[None]] = []
@@ -214,7 +217,7 @@ class Worker:
             # Together, so that the claims are one transaction; they are handed in in order.
             await asyncio.gather(*[self._start(turn) for turn in starting])
 
-    def _startable(self, turns: list[Turn], held: Collection[str]) -> list[str]:
+    def _startable(self, turns: list[QueueEntry], held: Collection[str]) -> list[str]:
         here = [turn for turn in turns if self._context.node.owns(turn.host)]
         active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
         pending = [_waiting(turn) for turn in here if turn.status in PENDING]
@@ -222,9 +225,18 @@ class Worker:
         at_once, limit_of = settings.run.at_once, lambda agent: settings.of(agent).at_once
         return startable(pending, active, at_once, limit_of, held)
 
+    def _due_without_slot(self, turns: list[QueueEntry], held: Collection[str]) -> set[str]:
+        """The waiting tasks to judge again whether or not a slot is free: their wait has a bound."""
+        names = {turn.task for turn in turns if turn.status == "waiting"} - self._ready
+        sessions = {turn.session for turn in turns if turn.task in names}
+        here = [turn for turn in turns if turn.session in sessions]
+        active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
+        pending = [_waiting(turn) for turn in here if turn.status in PENDING]
+        return {*startable(pending, active, len(here) + 1, lambda _: None, held)} & names
+
     # --- judging before the claim: what has to wait takes no slot
 
-    async def _judge(self, turns: list[Turn], ours: set[str]) -> None:
+    async def _judge(self, turns: list[QueueEntry], ours: set[str]) -> None:
         """Begin to judge the tasks that have their turn, and those whose wait may be over."""
         now = time.monotonic()
         self._cleared = {
@@ -240,9 +252,11 @@ class Worker:
         for turn in turns:
             if turn.status == "waiting" and turn.not_before is not None:
                 held |= {turn.task} if turn.not_before > timestamps.now() else set()
-        due = {*self._startable(turns, held)} & ours
+        self._ready &= {turn.task for turn in turns if turn.status == "waiting"}
+        with_slot = {*self._startable(turns, held)}
+        due = (with_slot | self._due_without_slot(turns, held)) & ours
         for name in due - {*self._cleared} - {*self._judging} - {*self._runs}:
-            judging = asyncio.create_task(self._judge_one(name), name=f"judge {name}")
+            judging = asyncio.create_task(self._judge_one(name, name in with_slot), name=f"judge {name}")
             judging.add_done_callback(self._judged)
             self._judging[name] = judging
 
@@ -266,7 +280,7 @@ class Worker:
             if now < wait.at and all((one.pid, one.command) in table for one in wait.processes)
         }
 
-    async def _judge_one(self, name: str) -> None:
+    async def _judge_one(self, name: str, has_slot: bool) -> None:
         task = await self._store.task(name)
         session = await self._store.session(task.session)
         try:
@@ -277,7 +291,9 @@ class Worker:
             await self._refuse(task, problem)
             return
         now = time.monotonic()
-        if judged.seen is not None:
+        if judged.seen is not None and not has_slot:
+            await self._end_wait(task)
+        elif judged.seen is not None:
             self._cleared[name] = Clearance(task.generation, judged.seen, now + CLEARED_S)
         elif judged.step is not None:
             before = self._waits.get(name)
@@ -285,6 +301,18 @@ class Worker:
             pause = min(before.pause * 2, SELDOM_S) if before is not None and same else AGAIN_S
             rest = min(pause, *[each for each in judged.step.decided_in if each > 0], SELDOM_S)
             self._waits[name] = Wait(task.session, judged.processes, pause, now + rest)
+
+    async def _end_wait(self, task: Task) -> None:
+        """Its wait is over, but no slot is free: it is queued again, and judged again when one is.
+
+        A task whose policy ignores leftovers goes on waiting: as a queued task it would begin a new wait.
+        """
+        if policy_of(task, self._context.settings).leftovers == "ignore":
+            self._ready.add(task.id)
+            return
+        change = SetStatus(status="queued", reason="its wait is over")
+        with suppress(errors.Refused, errors.NotFound):  # it is claimed or cancelled meanwhile, or deleted
+            await self._store.commit(Commit(task.session, [change], task=task.id))
 
     async def _refuse(self, task: Task, problem: errors.HoldfastError) -> None:
         """It cannot start, and waiting would not help: say why, and end it."""
@@ -314,7 +342,7 @@ class Worker:
                 text = f"Holdfast could not judge this task: {type(problem).__name__}: {problem}"
                 await self._refuse(await self._store.task(name), errors.HoldfastError(text))
 
-    def _is_ours(self, turn: Turn) -> bool:
+    def _is_ours(self, turn: QueueEntry) -> bool:
         """Whether this worker may start it: one that another living worker queued is that one's."""
         if not self._context.node.owns(turn.host):
             return False
@@ -323,14 +351,14 @@ class Worker:
             return True
         return self._is_alive(owner, turn) is False
 
-    async def _start(self, turn: Turn) -> None:
+    async def _start(self, turn: QueueEntry) -> None:
         try:
             task = await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
         except errors.Refused:  # taken by another, archived, or its conversation is driven elsewhere
             return
         await self._run(task.id, self._cleared.pop(turn.task, None))
 
-    async def _adopt(self, turns: list[Turn]) -> None:
+    async def _adopt(self, turns: list[QueueEntry]) -> None:
         for turn in turns:
             if turn.task in self._runs and turn.status == "unreachable":
                 await self._reached(turn)
@@ -349,7 +377,7 @@ class Worker:
                     await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
                     await self._run(turn.task)
 
-    def _is_alive(self, owner: Owner, turn: Turn) -> bool | None:
+    def _is_alive(self, owner: Owner, turn: QueueEntry) -> bool | None:
         """Whether an owner still runs; None if that cannot be seen from here: unknown is not dead."""
         has_spool = os.path.isdir(self._context.home.task(turn.task))
         if not self._context.node.runs_here(owner.host, has_spool=has_spool):
@@ -362,7 +390,7 @@ class Worker:
             return None
         return False
 
-    async def _disown(self, turn: Turn) -> None:
+    async def _disown(self, turn: QueueEntry) -> None:
         """A task that ran when this home was copied: the original has its agent, this copy only its log."""
         if not self._context.node.private:
             return
@@ -372,7 +400,7 @@ class Worker:
             event = NewEvent("notice", {"text": text, "code": "copied_home"})
             await self._store.commit(refusal(task, "interrupted", text, [event], {}))
 
-    async def _doubt(self, turn: Turn) -> None:
+    async def _doubt(self, turn: QueueEntry) -> None:
         """A node that does not answer makes its tasks unreachable: unknown is not dead."""
         if turn.status == "running" and _is_expired(turn):
             with suppress(errors.Refused):
@@ -381,7 +409,7 @@ class Worker:
                     turn.task, "unreachable", generation=turn.generation, reason=reason
                 )
 
-    async def _reached(self, turn: Turn) -> None:
+    async def _reached(self, turn: QueueEntry) -> None:
         """Others had not heard of us for too long; we are here."""
         with suppress(errors.Refused):
             await self._store.renew(turn.task, turn.generation, LEASE_S)
@@ -542,11 +570,11 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _waiting(turn: Turn) -> Waiting:
+def _waiting(turn: QueueEntry) -> Waiting:
     return Waiting(turn.task, turn.session, turn.agent)
 
 
-def _is_expired(turn: Turn) -> bool:
+def _is_expired(turn: QueueEntry) -> bool:
     return turn.lease_until is not None and turn.lease_until < timestamps.now()
 
 
