@@ -17,6 +17,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import Record
 from holdfast.model.json_codec import encode
 from holdfast.model.session import Deletion
+from holdfast.model.task import ACTIVE
 from holdfast.recovery import mirror_reader
 from holdfast.recovery.damaged_records import DamagedRecord, damaged_records, raw_bytes, replacements
 from holdfast.recovery.examine import Contrast, Head, contrast
@@ -307,9 +308,22 @@ async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms
         await store.with_mirrors(lambda files: unearth(files, session))
         kept = [home.mirror(session)] if adopted.damaged else []
         return adopted.told("went back into the database; its log says that it was restored"), kept
+    await _interrupt_tasks(store, session)
     await finish_deletion(store, session, deletion)
     kept = await _trash_anew(store, home, finding, adopted)
     return adopted.told("went back into the database, as deleted"), kept
+
+
+async def _interrupt_tasks(store: BaseStore, session: str) -> None:
+    """End the tasks of a deleted session whose last records are lost.
+
+    A session with a running task cannot be deleted, so each of them had ended.
+    """
+    reason = "the session was deleted after this task; how it ended is lost"
+    change = c.SetStatus(status="interrupted", reason=reason)
+    for task in await store.tasks(session=session, limit=1 << 31):
+        if task.status in ACTIVE:
+            await store.commit(Commit(session, [change], task=task.id, generation=task.generation))
 
 
 async def _trash_anew(store: BaseStore, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
