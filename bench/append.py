@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from bench.measure import Measured, Timed, compare, per_unit
 from bench.raw import FilePerEvent, RawSqlite, WholeJson
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
@@ -42,7 +42,7 @@ class Running:
     async def start(cls, folder: str, sessions: int = 1) -> Running:
         """A fresh home with that many running sessions."""
         home = Home(os.path.join(folder, "home"))
-        store = await open_store(Location("sqlite", home.database), home, Registry().token_rules())
+        store = await open_store(Location("sqlite", home.database), home, AgentRegistry().token_rules())
         made = cls(store)
         for _ in range(sessions):
             await made.add()

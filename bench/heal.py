@@ -12,14 +12,14 @@ import msgspec
 
 from bench.append import events
 from bench.measure import Measured, compare, per_unit
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recovery.heal import heal, open_healed
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 
-RULES = Registry().token_rules()
+RULES = AgentRegistry().token_rules()
 EACH = 20  # events a session
 
 

@@ -17,7 +17,7 @@ import msgspec
 from bench.measure import Measured, compare, measured
 from holdfast.agents.claude.inspect import gather, judge
 from holdfast.agents.claude.subagents import history
-from holdfast.agents.claude.transcript import Transcript
+from holdfast.agents.claude.transcript import ClaudeTranscript
 
 NATIVE_ID = "11111111-1111-4111-8111-111111111111"
 MB = 1_000_000
@@ -97,7 +97,7 @@ def _history(path: str) -> None:
 
 
 def _inspect(path: str) -> None:
-    with Transcript(path) as transcript:
+    with ClaudeTranscript(path) as transcript:
         judge(gather(transcript.pieces()), NATIVE_ID)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
@@ -16,7 +16,7 @@ from holdfast.store.store import BaseStore
 pytest_plugins = ["tests.support.postgres_server"]
 
 # Every agent, and one from a config file; all must be protected alike.
-REGISTRY = Registry.from_config({"my-acp": {"command": ["my-acp", "--acp"]}})
+REGISTRY = AgentRegistry.from_config({"my-acp": {"command": ["my-acp", "--acp"]}})
 
 Opener = Callable[[], Awaitable[BaseStore]]
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.task import ENDED
@@ -40,7 +40,7 @@ class Place:
     async def store(self) -> AsyncIterator[BaseStore]:
         """Its store, opened here too."""
         location = Location("sqlite", self.home.database)
-        store = await open_store(location, self.home, Registry().token_rules())
+        store = await open_store(location, self.home, AgentRegistry().token_rules())
         try:
             yield store
         finally:

@@ -9,8 +9,8 @@ from contextlib import suppress
 from bench.running.helper import serve
 from bench.running.latency import AGENT, PROGRAM
 from holdfast.agents import driver as drivers
-from holdfast.agents.driver import Job
-from holdfast.agents.registry import Registry
+from holdfast.agents.driver import AgentJob
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit, Entry
@@ -36,7 +36,9 @@ async def work(store: BaseStore) -> None:
 async def relay(store: BaseStore, claimed: Task) -> None:
     """One task: pass on every line, commit what it brings."""
     task = claimed.id
-    job = Job(agent=AGENT, session=claimed.session, task=task, prompt=claimed.prompt, cwd="/", program=())
+    job = AgentJob(
+        agent=AGENT, session=claimed.session, task=task, prompt=claimed.prompt, cwd="/", program=()
+    )
     driver = drivers.make("acp", job)
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -65,7 +67,7 @@ async def relay(store: BaseStore, claimed: Task) -> None:
 async def main(path: str) -> None:
     """Relay until stdin ends."""
     home = Home(path)
-    store = await open_store(Location("sqlite", home.database), home, Registry().token_rules())
+    store = await open_store(Location("sqlite", home.database), home, AgentRegistry().token_rules())
     working = asyncio.create_task(work(store))
     await serve({})
     working.cancel()

@@ -27,7 +27,7 @@ import pytest
 from holdfast.agents.kimi.reader import KimiReader
 from holdfast.agents.opencode.reader import OpenCodeReader
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.reader import Place, Reader
+from holdfast.transcripts.reader import SessionRef, TranscriptReader
 from tests.agents import scripts
 from tests.agents.fake_model.script import Call, Step
 from tests.agents.fake_model.server import FakeModel
@@ -51,9 +51,9 @@ def label(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def read(lab: Lab) -> tuple[Reader, Place, list[NewEvent]]:
+def read(lab: Lab) -> tuple[TranscriptReader, SessionRef, list[NewEvent]]:
     """The one session in the agent's store."""
-    reader: Reader = READERS[lab.agent.name]()
+    reader: TranscriptReader = READERS[lab.agent.name]()
     root = reader.root(lab.agent.env)
     (place,) = reader.sessions(root, lab.agent.cwd)
     # A store that is written to may have a title or a time more at the next look.

@@ -19,7 +19,7 @@ from typing import Any
 from holdfast.agents.codex import reader as match
 from holdfast.agents.codex.reader import CodexReader
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 from tests.agents.agent import Agent, set_up
 from tests.agents.fake_model.script import Step, prompt
 from tests.agents.fake_model.server import FakeModel
@@ -71,7 +71,7 @@ def test_the_same_as_its_own_reading(model: FakeModel, tmp_path: Path) -> None:
         assert codes[item["id"]] == item["exitCode"]
 
 
-def _start(agent: Agent, said: str, place: Place | None = None) -> subprocess.Popen[bytes]:
+def _start(agent: Agent, said: str, place: SessionRef | None = None) -> subprocess.Popen[bytes]:
     resume = [] if place is None else ["resume", place.native_id]
     words = [program("codex"), "exec", "--json", "--skip-git-repo-check", *resume, said]
     return subprocess.Popen(
@@ -84,11 +84,11 @@ def _start(agent: Agent, said: str, place: Place | None = None) -> subprocess.Po
     )
 
 
-def _run(agent: Agent, said: str, place: Place | None = None) -> None:
+def _run(agent: Agent, said: str, place: SessionRef | None = None) -> None:
     _start(agent, said, place).wait(60)
 
 
-def _turns(agent: Agent, place: Place) -> list[dict[str, Any]]:
+def _turns(agent: Agent, place: SessionRef) -> list[dict[str, Any]]:
     words = [program("codex"), "app-server"]
     about = {"clientInfo": {"name": "test", "title": "test", "version": "0"}}
     asks = [

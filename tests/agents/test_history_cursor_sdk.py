@@ -21,9 +21,9 @@ import psutil
 import pytest
 
 from holdfast.agents.cursor.reader import CursorReader
-from holdfast.agents.cursor.sdk_runs import Message, Run, run_events
+from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage, run_events
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 from tests.agents import install
 from tests.agents.fake_cursor.script import Script, prompt
 
@@ -187,7 +187,7 @@ def test_a_live_run_is_replayed_as_it_was_streamed(tmp_path: Path, form: str) ->
         Script(final="No prompt came back.", tell_user=False),
     ]
     prompts = [prompt(f"prompt {number}", script) for number, script in enumerate(scripts)]
-    streams: list[tuple[Run, list[Message]]] = []
+    streams: list[tuple[SdkRun, list[SdkRunMessage]]] = []
     spoken: dict[str, list[Step]] = {}
     agent, hot = "", None
     with program(home, "live", form, str(root), str(workspace), *prompts) as run:
@@ -195,10 +195,10 @@ def test_a_live_run_is_replayed_as_it_was_streamed(tmp_path: Path, form: str) ->
             if "agent" in told:
                 agent = told["agent"]
             elif "run" in told:
-                streams.append((Run(id=told["run"], turn=len(streams), status="FINISHED"), []))
+                streams.append((SdkRun(id=told["run"], turn=len(streams), status="FINISHED"), []))
             elif "message" in told:
                 payload = {"type": "sdk_message", "message": told["message"]}
-                streams[-1][1].append(Message(seq=len(streams[-1][1]) + 1, payload=payload))
+                streams[-1][1].append(SdkRunMessage(seq=len(streams[-1][1]) + 1, payload=payload))
                 if told["message"].get("status") == "running" and hot is None:
                     hot = look(root if form == "jsonl" else home, agent)
                     (workspace / "go").write_text("gone\n")
@@ -273,7 +273,7 @@ def look(root: Path, agent: str) -> list[NewEvent]:
     """The events of a hot store, once the call is in it: the SDK streams and stores side by side."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
-        found: list[Place] = READER.find(str(root), agent)
+        found: list[SessionRef] = READER.find(str(root), agent)
         events = list(READER.events(found[0])) if found else []
         if any(event.kind == "tool_progress" for event in events):
             return events

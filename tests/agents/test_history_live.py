@@ -16,10 +16,10 @@ import time
 
 import msgspec
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.model.event import Event
-from holdfast.transcripts.dedupe import Known
-from holdfast.transcripts.reader import Worded
+from holdfast.transcripts.dedupe import KnownEvents
+from holdfast.transcripts.reader import HasOwnWording
 from tests.agents import scripts
 from tests.agents.fake_model.script import Call, Step
 from tests.agents.lab import Lab, next_prompt
@@ -35,14 +35,14 @@ SPOKEN = ("user", "assistant", "thinking", "tool_progress", "tool_summary")
 def test_nothing_is_missing_on_either_side(lab: Lab) -> None:
     running = lab.run(scripts.TWO_TOOLS)
     ended = running.task.ended_as("succeeded")
-    history = Registry().get(lab.agent.name).history
+    history = AgentRegistry().get(lab.agent.name).history
     assert history is not None
     reader = history()
     root = reader.root(lab.agent.env)
     (place,) = reader.find(root, ended["outcome"]["native_id"])
     log = [_event(line) for line in running.task.log()]
     past = list(reader.events(place))
-    known = Known(reader.said if isinstance(reader, Worded) else None)
+    known = KnownEvents(reader.said if isinstance(reader, HasOwnWording) else None)
     for event in log:
         known.add(event)
     assert [e for e in known.missing(past) if e.kind in SPOKEN] == []
@@ -67,7 +67,7 @@ def test_killed_when_one_of_two_calls_has_ended(lab: Lab) -> None:
     time.sleep(0.7)  # the end of the other call comes into the store
     running.task.kill_agent()
     ended = running.task.ended_as("interrupted")
-    history = Registry().get(lab.agent.name).history
+    history = AgentRegistry().get(lab.agent.name).history
     assert history is not None
     reader = history()
     (place,) = reader.find(reader.root(lab.agent.env), ended["outcome"]["native_id"])

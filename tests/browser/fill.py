@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
@@ -26,7 +26,9 @@ async def main(path: str, what: str, number: int) -> str:
     """The session that was made last."""
     home = Home(path)
     home.make()
-    store = await open_store(Location("sqlite", home.database), home, Registry.from_config({}).token_rules())
+    store = await open_store(
+        Location("sqlite", home.database), home, AgentRegistry.from_config({}).token_rules()
+    )
     try:
         made = {
             "long": _long,

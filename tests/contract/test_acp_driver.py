@@ -17,7 +17,7 @@ import pytest
 from acp import schema
 
 from holdfast.agents.acp.driver import AcpDriver
-from holdfast.agents.driver import Job, Out, Policy
+from holdfast.agents.driver import AgentJob, DriverOutput, Policy
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent, check
 from tests.support import paths
@@ -53,7 +53,7 @@ def judged(line: bytes) -> dict[str, Any]:
 class Run:
     """A real agent process and our driver, over pipes."""
 
-    def __init__(self, process: subprocess.Popen[bytes], job: Job):
+    def __init__(self, process: subprocess.Popen[bytes], job: AgentJob):
         self.process = process
         self.job = job
         self.driver = AcpDriver(job)
@@ -62,7 +62,7 @@ class Run:
         self.lines: list[bytes] = []
         self.take(self.driver.open())
 
-    def take(self, out: Out | None) -> None:
+    def take(self, out: DriverOutput | None) -> None:
         assert out is not None and self.process.stdin is not None
         self.entries += out.entries
         for entry in out.entries:
@@ -103,7 +103,7 @@ def _short(body: dict[str, Any]) -> Any:
 
 @contextmanager
 def running(prompt: str, permissions: Policy = "ask", resume: str | None = None) -> Iterator[Run]:
-    job = Job(
+    job = AgentJob(
         agent="judge",
         session="s1",
         task="t1",
@@ -213,7 +213,7 @@ def test_other_ends(word: str, reason: str) -> None:
 
 
 def test_a_load_is_judged_too() -> None:
-    job = Job(
+    job = AgentJob(
         agent="x", session="s", task="t", prompt="é\n", cwd="/w", program=(), native_id="n", resume=True
     )
     driver = AcpDriver(job)

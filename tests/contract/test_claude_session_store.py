@@ -91,7 +91,7 @@ async def test_entries_come_back_and_the_conversation_is_in_the_log(opener: Open
     assert (session.agent, session.cwd, session.key) == (
         "claude",
         "/home/dev/proj",
-        shelves.key("-home-dev-proj", ID),
+        shelves.session_key("-home-dev-proj", ID),
     )
     assert [t.native_id for t in await store.tokens(session.id)] == [ID]
     told = [event for event in await log_of(store, session.id) if event.kind not in ("session", "token")]
@@ -282,8 +282,8 @@ def test_any_entry_is_told_and_given_back(more: Any, kind: str, content: Any, ma
         return
     found: list[NewEvent] = entries_of.events(entry, "native", "", 0, {}, "2026-01-01T00:00:00.000000Z")
     held = decode(encode(found[0].body))
-    assert entries_of.given(held, "", 0) == through
-    assert entries_of.given(held, "other", 0) is None and entries_of.given(held, "", 1) is None
+    assert entries_of.stored_entry(held, "", 0) == through
+    assert entries_of.stored_entry(held, "other", 0) is None and entries_of.stored_entry(held, "", 1) is None
     for event in found[1:]:
         assert entries_of.INSIDE not in event.body
         encode(event.body)

@@ -24,7 +24,7 @@ from acp.client.connection import ClientSideConnection
 from acp.connection import StreamDirection, StreamEvent
 
 from holdfast.agents.demo import AGENT
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 
 MODELS: dict[str, Any] = {
     "initialize": schema.InitializeResponse,
@@ -146,7 +146,7 @@ def start(tmp_path: Path) -> Start:
     @asynccontextmanager
     async def one() -> AsyncIterator[Peer]:
         assert AGENT.launch is not None
-        job = Job(agent="demo", session="s", task="t", prompt="", cwd=str(work), program=())
+        job = AgentJob(agent="demo", session="s", task="t", prompt="", cwd=str(work), program=())
         launch = AGENT.launch(job)
         process = await asyncio.create_subprocess_exec(
             *launch.argv,
@@ -687,7 +687,7 @@ def test_garbage_and_stderr_come_out_as_they_are(start: Start, tmp_path: Path) -
     ]
     env = {"PATH": "/usr/bin:/bin", "HOLDFAST_DEMO_HOME": str(tmp_path / "demo")}
     assert AGENT.launch is not None
-    launch = AGENT.launch(Job(agent="demo", session="s", task="t", prompt="", cwd="/", program=()))
+    launch = AGENT.launch(AgentJob(agent="demo", session="s", task="t", prompt="", cwd="/", program=()))
     process = subprocess.Popen(
         launch.argv,
         stdin=-1,

@@ -15,6 +15,7 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.session import Link, Session
 from holdfast.store.location import Location
+from holdfast.store.sqlite import store as sqlite_store
 from holdfast.store.sqlite.connection import open_reader
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.store import BaseStore
@@ -213,7 +214,7 @@ async def test_a_header_has_no_way_to_write(store: BaseStore) -> None:
     assert "body" not in msgspec.json.encode(header).decode()
 
 
-async def test_no_list_or_look_reads_the_log(store: BaseStore) -> None:
+async def test_no_list_or_look_reads_the_log(store: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked of SQLite itself; PostgreSQL runs the same statements."""
     if not isinstance(store, SqliteStore):
         return
@@ -226,7 +227,13 @@ async def test_no_list_or_look_reads_the_log(store: BaseStore) -> None:
             read.add(table)
         return apsw.SQLITE_OK
 
+    def watched(path: str) -> apsw.Connection:
+        db = open_reader(path)
+        db.authorizer = watch
+        return db
+
     store._reader().authorizer = watch
+    monkeypatch.setattr(sqlite_store, "open_reader", watched)  # of the threads for long reads
     await store.sessions(state="all", text="x", empty=True)
     await store.session(session)
     for name in (session, session[:9], "k"):

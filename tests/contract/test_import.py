@@ -18,9 +18,9 @@ from holdfast.store.location import Location
 from holdfast.store.store import BaseStore
 from holdfast.store.types import Committed
 from holdfast.transcripts import importer
-from holdfast.transcripts.dedupe import BORDER
-from holdfast.transcripts.importer import Adopted, Came, adopt_all
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.dedupe import REPLAY_MARKER
+from holdfast.transcripts.importer import Came, TranscriptImport, adopt_all
+from holdfast.transcripts.reader import SessionRef
 from tests.support.claude_transcripts import READER, SLUG, Made
 from tests.support.terminal import Terminal
 
@@ -76,7 +76,7 @@ def test_many_sessions_are_taken_once_each_and_whole(terminal: Terminal, root: P
         log = terminal.log(one["session"])
         assert [e["kind"] for e in log[:2]] == ["session", "token"]
         assert told(log)[:-1] == told([json.loads(line) for line in lines])
-        assert log[-1]["body"]["code"] == BORDER and all(e["replayed"] for e in log[2:])
+        assert log[-1]["body"]["code"] == REPLAY_MARKER and all(e["replayed"] for e in log[2:])
     again = terminal.asked("import", "claude")
     assert [(one["new"], one["events"]) for one in again["adopted"]] == [(False, 0)] * MANY
     assert "nothing is wrong" in terminal.give("doctor", "self").stdout
@@ -145,13 +145,13 @@ async def test_cut_short_after_any_commit_it_is_completed(
             patch.setattr(store, "commit_all", dying.commit_all)
             await adopt(store, [place])
         (done,) = await adopt(store, [place])
-        assert isinstance(done, Adopted)
+        assert isinstance(done, TranscriptImport)
         assert [done.session] == await store.sessions_of_token("claude", place.native_id)
         log = await store.events(done.session)
         wanted = [(e.kind, e.body, e.origin) for e in READER.events(place)]
         assert [(e.kind, e.body, e.origin) for e in log[2:-1]] == wanted
-        assert [e.seq for e in log if e.body.get("code") == BORDER] == [len(wanted) + 3]
-        assert await adopt(store, [place]) == [Adopted(done.session, False, 0)]
+        assert [e.seq for e in log if e.body.get("code") == REPLAY_MARKER] == [len(wanted) + 3]
+        assert await adopt(store, [place]) == [TranscriptImport(done.session, False, 0)]
 
 
 async def test_those_that_are_adopted_together_do_not_disturb_each_other(
@@ -162,13 +162,13 @@ async def test_those_that_are_adopted_together_do_not_disturb_each_other(
     odd = replace(transcript(root, 2).place(), title="a NUL \0 in it")
     places = [transcript(root, 1).place(), odd, transcript(elsewhere, 1, turns=4).place()]
     one, refused, more = await adopt(store, places)
-    assert isinstance(one, Adopted) and one.new and isinstance(refused, UnstorableText)
-    assert more == Adopted(one.session, False, 4)
+    assert isinstance(one, TranscriptImport) and one.new and isinstance(refused, UnstorableText)
+    assert more == TranscriptImport(one.session, False, 4)
     assert (await store.sessions_of_token("claude", odd.native_id)) == []
     assert len((await store.sessions()).sessions) == 1
 
 
-async def adopt(store: BaseStore, places: Sequence[Place]) -> list[Came]:
+async def adopt(store: BaseStore, places: Sequence[SessionRef]) -> list[Came]:
     return await adopt_all(store, READER, places, host="here", protocol=lambda place: None)
 
 

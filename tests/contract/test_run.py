@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.process import identity
 from holdfast.spool.task_dir import Spool
@@ -446,7 +446,7 @@ def test_a_conversation_of_another_mode_of_its_agent_is_not_gone_on_with(termina
 
     async def adopted() -> str:
         location = Location("sqlite", os.path.join(terminal.home.path, "state.db"))
-        store = await open_store(location, terminal.home, Registry().token_rules())
+        store = await open_store(location, terminal.home, AgentRegistry().token_rules())
         made = await store.create_session("cursor", cwd=terminal.cwd)
         await store.see_token(made.id, "cursor", "an-id", protocol="stream-json", seen_in="import")
         await store.close()

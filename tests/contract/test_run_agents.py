@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.runner import control
@@ -42,7 +42,7 @@ def odd(home: Home, way: str, **options: Any) -> Running:
 def told(running: Running) -> list[Event]:
     """The log, which must be what the spool tells."""
     events = running.log()
-    registry = Registry.from_config({"odd": {"command": ["x"]}})
+    registry = AgentRegistry.from_config({"odd": {"command": ["x"]}})
     assert oracle.logged(events, running.id) == oracle.spooled(running.home, running.id, registry, events)
     return events
 

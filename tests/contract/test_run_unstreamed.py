@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.agents.demo import DemoReader
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Task
@@ -21,8 +21,8 @@ from holdfast.runner.context import Context
 from holdfast.settings import Settings
 from holdfast.store.store import BaseStore
 from holdfast.store.types import Dispatch
-from holdfast.transcripts.backups import Native
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.backups import TranscriptBackup
+from holdfast.transcripts.reader import SessionRef
 from tests.support import silent_agent as hushed_agent
 from tests.support.terminal import Terminal
 
@@ -88,8 +88,10 @@ async def with_demo_file(
     home.make()
     path = Path(home.path, "d-1.jsonl")
     path.write_text('{"type":"session","id":"d-1","cwd":"/"}\n')
-    monkeypatch.setattr(DemoReader, "find", lambda *_: [Place(agent="demo", native_id="d-1", path=str(path))])
-    return Context(store, home, Registry(), Settings(), cast(Any, None), identity.me(), {}), task
+    monkeypatch.setattr(
+        DemoReader, "find", lambda *_: [SessionRef(agent="demo", native_id="d-1", path=str(path))]
+    )
+    return Context(store, home, AgentRegistry(), Settings(), cast(Any, None), identity.me(), {}), task
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ async def test_a_reader_that_fails_is_told_and_stops_no_end(
     context, task = await with_demo_file(store, home, monkeypatch)
     monkeypatch.setattr(DemoReader, "events", fails)
     rest = [NewEvent("assistant", {"text": "half", "cut": True})]
-    told = await finish.ask(context, task, Registry().get("demo"), "d-1", rest)
+    told = await finish.ask(context, task, AgentRegistry().get("demo"), "d-1", rest)
     assert told.entries[0] == rest[0] and not told.level
     (said,) = [e.body for e in told.entries[1:] if isinstance(e, NewEvent)]
     assert said["code"] == "replay_failed" and str(problem) in said["text"]
@@ -122,7 +124,7 @@ async def test_a_past_that_cannot_be_read_is_told_and_stops_no_run(
 
     context, task = await with_demo_file(store, home, monkeypatch)
     monkeypatch.setattr(DemoReader, where, fails)
-    await replay.catch_up(context, task, Registry().get("demo"), "d-1")
+    await replay.catch_up(context, task, AgentRegistry().get("demo"), "d-1")
     (said,) = [e.body for e in await store.events(task.session) if e.kind == "error"]
     assert said["code"] == "replay_failed" and str(problem) in said["text"]
 
@@ -134,9 +136,9 @@ async def test_a_full_disk_of_our_own_stops_a_run(
         raise errors.DiskFull("no room")
 
     context, task = await with_demo_file(store, home, monkeypatch)
-    monkeypatch.setattr(Native, "take", full)
+    monkeypatch.setattr(TranscriptBackup, "take", full)
     with pytest.raises(errors.DiskFull):
-        await replay.catch_up(context, task, Registry().get("demo"), "d-1")
+        await replay.catch_up(context, task, AgentRegistry().get("demo"), "d-1")
 
 
 def test_a_store_that_cannot_be_read_is_told_and_stops_nothing(terminal: Terminal) -> None:

@@ -20,9 +20,9 @@ import apsw
 
 from holdfast import errors
 from holdfast.doctor import operation
-from holdfast.doctor.files import mark
-from holdfast.doctor.plan import Diagnosis, FileStep, Finding, Patient, Progress
-from holdfast.doctor.receipts import Case, Receipt, cases
+from holdfast.doctor.files import digest_file
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, FileStep, Progress, RepairTarget
+from holdfast.doctor.receipts import OperationDir, Receipt, all_operations
 from holdfast.home import Home
 from holdfast.peers.hapi.install import HapiInstall
 from holdfast.peers.hermes.install import HermesInstall
@@ -58,10 +58,12 @@ class Folder:
         for number in range(3):
             for name, want in (("replace", b"new" * 2000), ("make", b"made"), ("remove", None)):
                 path = os.path.join(self.path, f"{name}-{number}")
-                before = mark(path)
+                before = digest_file(path)
                 if (None if before is None else before.size) == (None if want is None else len(want)):
                     continue
-                found = Finding(code=name, subject=f"{name}-{number}", text="it is not so", action="do it")
+                found = DoctorFinding(
+                    code=name, subject=f"{name}-{number}", text="it is not so", action="do it"
+                )
                 content: Callable[[], bytes] | None = None if want is None else (lambda data=want: data)
                 findings.append(found)
                 steps.append(FileStep(path=path, before=before, content=content, findings=(found.id,)))
@@ -123,7 +125,7 @@ class Patientry:
         self.home = Home(str(folder / "home"))
         self.scratch = folder / "scratch"
 
-    def begin(self) -> Patient:
+    def begin(self) -> RepairTarget:
         for path in (self.folder, Path(self.home.path)):
             shutil.rmtree(path, ignore_errors=True)
         self.folder.mkdir()
@@ -199,14 +201,14 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
     now = patients.state()
     if patients.kind not in PLAIN:
         assert now in (old, new)
-    if not Case(patients.home, receipt.id).undone():
+    if not OperationDir(patients.home, receipt.id).undone():
         operation.undo(patients.home, patient, receipt)
     assert files(patients.folder) == before
     assert patient.look().fingerprint == plan
 
 
 def _receipt(home: Home) -> Receipt | None:
-    found = [receipt for case in cases(home) if (receipt := case.receipt()) is not None]
+    found = [receipt for case in all_operations(home) if (receipt := case.receipt()) is not None]
     return found[0] if found else None
 
 

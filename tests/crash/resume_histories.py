@@ -107,7 +107,7 @@ class Campaign:
     async def _run(self, context: Context, task: Task, token: str | None, thread: Thread) -> str:
         """Both sides of one run; the id of its conversation."""
         where = str(self._other) if thread.moved else self._home.path
-        file = memory.make(where) if token is None else memory.open_again(token, where)[0]
+        file = memory.create(where) if token is None else memory.reopen(token, where)[0]
         records = _records(task, file, thread.plan or "")
         entries: list[Entry] = [] if token is None else [judging.attempt(token)]
         entries += [
@@ -188,7 +188,7 @@ def _sleep(path: Path | None, env: dict[str, str]) -> subprocess.Popen[bytes]:
     return process
 
 
-def _records(task: Task, file: memory.Session, plan: str) -> list[Written]:
+def _records(task: Task, file: memory.DemoSession, plan: str) -> list[Written]:
     """What the agent writes down, record by record, and what its stream shows of each."""
     stop = {"fails": "error", "refuses": "refusal", "cancelled": "cancelled"}.get(plan, "end_turn")
     call, given = f"call-{task.id}", {"command": f"make {task.id}"}

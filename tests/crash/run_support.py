@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event
@@ -26,7 +26,7 @@ from holdfast.store.store import BaseStore
 from tests.crash import children
 from tests.crash.support import scratch
 
-REGISTRY = Registry()
+REGISTRY = AgentRegistry()
 AT_ONCE = 12
 DEADLINE_S = 120.0
 

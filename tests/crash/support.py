@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import NewEvent, Origin
 from holdfast.model.task import Owner
 from holdfast.store.location import Location
 
-RULES = Registry().token_rules()
+RULES = AgentRegistry().token_rules()
 OWNER = Owner(host="here", pid=1, started=1.0, boot="boot")
 TORTURE = int(os.environ.get("HOLDFAST_TORTURE", "0"))  # kills, or any number for all power-cut states
 

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.doctor import operation
-from holdfast.doctor.receipts import cases
+from holdfast.doctor.receipts import all_operations
 from holdfast.home import Home
 from holdfast.peers.hapi.install import HapiInstall
 from tests.crash.children import environment
@@ -38,7 +38,7 @@ def test_of_two_doctors_one_waits_outside_whichever_home_it_has(tmp_path: Path) 
     patient = patients.begin()
     plan = patient.look().fingerprint
     before = files(patients.folder)
-    with operation.alone(patients.home, patient.path):
+    with operation.exclusive(patients.home, patient.path):
         for home in (patients.home, Home(str(tmp_path / "another home"))):
             with pytest.raises(errors.StoreBusy, match="another doctor"):
                 operation.apply(home, patient, plan)
@@ -91,7 +91,7 @@ def test_the_command_is_killed_at_any_time_and_given_again(tmp_path: Path) -> No
                 command.wait(random.uniform(takes * 0.3, takes * 1.1))
             command.kill()
         assert patients.state() in (old, new)
-        made = [receipt for case in cases(patients.home) if (receipt := case.receipt()) is not None]
+        made = [receipt for case in all_operations(patients.home) if (receipt := case.receipt()) is not None]
         receipt = made[0] if made else operation.apply(patients.home, patient, plan)
         assert patients.state() == new and not patient.look().plan
         operation.undo(patients.home, patient, receipt)
@@ -104,7 +104,7 @@ def test_two_doctors_of_hermes_at_once_do_it_once(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "holdfast", "doctor", "hermes", patient.path, "--apply", plan]
     at_once(words, tmp_path)
     assert not patient.look().plan
-    receipts = [c.receipt() for n in range(3) for c in cases(Home(str(tmp_path / f"home-{n}")))]
+    receipts = [c.receipt() for n in range(3) for c in all_operations(Home(str(tmp_path / f"home-{n}")))]
     (receipt,) = [receipt for receipt in receipts if receipt is not None]
     assert not receipt.problems
 
@@ -167,9 +167,9 @@ def test_a_full_disk_between_files_keeps_what_was_done_and_can_be_undone(small_d
     except errors.DiskFull:
         assert files(folder) == before
     small_disk.make_room()
-    if not any(case.receipt() for case in cases(small_disk.home)):
+    if not any(case.receipt() for case in all_operations(small_disk.home)):
         operation.apply(small_disk.home, patient, patient.look().fingerprint)
-    for case in cases(small_disk.home):
+    for case in all_operations(small_disk.home):
         if (receipt := case.receipt()) is not None:
             operation.undo(small_disk.home, patient, receipt)
     assert files(folder) == before

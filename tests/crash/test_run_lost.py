@@ -71,14 +71,47 @@ def test_the_shim_alone_is_killed(home: Home, also_the_worker: bool) -> None:
     is_whole(running, task)
 
 
-def test_the_relay_alone_is_killed(home: Home) -> None:
-    running = Running(home, GATE, END)
-    running.until_event("tool_progress")
-    relay = running.until(running.spool.relay)
-    os.kill(relay.pid, signal.SIGKILL)
-    running.open_gate()
+@pytest.mark.parametrize("also_the_worker", [False, True])
+def test_the_relay_alone_is_killed(home: Home, also_the_worker: bool) -> None:
+    """Again and again: the permission that waits is still answered, and every death is in the log."""
+    running = Running(home, {"tool": "shell", "run": "echo asked", "ask": True}, END)
+    running.until_event("permission")
+    for number in range(3):
+        _kill_relay(running, number)
+        if also_the_worker:
+            running.replace_worker()
+    running.until(lambda: codes(running.log(), "notice").count("relay_restarted") == 3)
+    run_support.answer_all(home)
     task = running.ended()
-    assert task.status == "succeeded", "the demo agent ends its turn when its stdin has ended"
+    assert task.status == "succeeded"
+    assert [e.body["outcome"] for e in running.log() if e.kind == "tool_summary"] == ["ok"]
+    assert codes(running.log(), "notice").count("relay_restarted") == 3
+    is_whole(running, task)
+
+
+def _kill_relay(running: Running, deaths: int) -> None:
+    """Kill the relay that was started after so many deaths, and wait for the record of it."""
+
+    def started() -> int:
+        with open(running.spool.relays_file) as file:
+            return sum(not line.startswith("ended") for line in file)
+
+    running.until(lambda: started() > deaths)
+    relay = running.spool.relay()
+    assert relay is not None
+    os.kill(relay.pid, signal.SIGKILL)
+    running.until(lambda: len(running.spool.relay_deaths()) > deaths)
+
+
+def test_the_relay_and_its_keeper_are_killed(home: Home) -> None:
+    """The agent's input ends; the log says why its question was not answered."""
+    running = Running(home, {"tool": "shell", "run": "echo asked", "ask": True}, END)
+    running.until_event("permission")
+    for ident in (running.spool.relay_keeper(), running.until(running.spool.relay)):
+        assert ident is not None
+        os.kill(ident.pid, signal.SIGKILL)
+    task = running.ended()
+    assert codes(running.log(), "error") == ["input_lost"], (task, running.log())
     is_whole(running, task)
 
 
@@ -197,6 +230,43 @@ def test_files_of_a_running_task_are_gone(home: Home, what: str, also_the_worker
         assert task.status == "interrupted" and "gone" in str(task.reason)
         assert codes(running.log(), "error") == ["spool_lost"]
     assert not identity.is_alive(*agent)
+    assert prompts_taken(home) == 1
+
+
+def test_an_output_file_that_is_cut_while_it_is_read(home: Home) -> None:
+    """As `echo x > /dev/stdout` of a child does it: told, and what follows is read."""
+    wait = "while [ ! -e gate ]; do sleep 0.05; done"
+    cut = {"tool": "shell", "run": f"{wait}; f=$(echo tasks/*/stdout); echo x > $f; echo cut"}
+    running = Running(home, {"say": "before " * 500}, cut, {"say": "after"}, END)
+    running.until_event("tool_progress")
+    running.open_gate()
+    task = running.ended()
+    assert task.status == "succeeded"
+    assert codes(running.log(), "error") == ["spool_shrunk"]
+    said = [e.body["text"] for e in running.log() if e.kind == "assistant"]
+    assert said[0].startswith("before") and said[-1].endswith("the end"), said
+    outputs = [e.body["output"] for e in running.log() if e.kind == "tool_summary"]
+    assert [output.strip() for output in outputs] == ["cut"]
+    assert prompts_taken(home) == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_output_file_that_is_cut_while_nobody_reads_it(home: Home, again: bool) -> None:
+    """A driver that did not hear the beginning cannot follow; the agent is let go, and the task ends."""
+    running = Running(home, {"say": "before " * 500}, GATE, {"say": "after"}, END)
+    running.until_event("tool_progress")
+    before = running.log()
+    running.worker.kill()
+    os.truncate(running.spool.stdout, 0)
+    running.worker = run_support.worker(home)
+    if again:
+        running.until_event("error")
+        running.replace_worker()
+    running.open_gate()
+    task = running.ended()
+    assert task.status == "interrupted", task
+    assert codes(running.log(), "error") == ["spool_shrunk"]
+    assert running.log()[: len(before)] == before
     assert prompts_taken(home) == 1
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.agents.demo import PROGRAM
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event
@@ -150,7 +150,7 @@ def check(case: Case, what: str, peaceful: list[oracle.Told]) -> None:
     assert len([e for e in events if e.kind == "token"]) == 1, shown
     if what == "given back":
         told = told[1:]  # the word of the first process, whose spool is put away
-    registry = Registry.from_config({"mine": {"command": ["x"]}})
+    registry = AgentRegistry.from_config({"mine": {"command": ["x"]}})
     assert told == oracle.spooled(case.home, task.id, registry, events), shown
 
 

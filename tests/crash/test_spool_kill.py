@@ -16,7 +16,8 @@ import pytest
 
 from holdfast.process import identity
 from holdfast.process import kill as ending
-from holdfast.process import table as tree
+from holdfast.process.identity import Ident
+from holdfast.spool import task_dir
 from holdfast.spool.outbox import Outbox, close_input
 from holdfast.spool.task_dir import Spool
 from tests.crash import children
@@ -229,10 +230,7 @@ def test_an_agent_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
         time.sleep(0.02)
         ending.ask(agent, signal.SIGTERM)
         assert run.ended() == 143
-        until(
-            lambda: not [p for p in tree.marked(tree.table(), run.task) if "tail" in p.command],
-            "relay and shim to go",
-        )
+        until(lambda: not [p for p in run.left() if p.command.endswith(task_dir.RELAY)], "the relay to go")
 
 
 def test_large_lines_come_through_whole(tmp_path: Path) -> None:
@@ -253,3 +251,97 @@ def test_large_lines_come_through_whole(tmp_path: Path) -> None:
         until(lambda: content(spool.stdout).decode().splitlines() == expected, "all lines")
         close_input(spool)
         assert run.ended() == 0
+
+
+# --- the relay
+
+
+@pytest.mark.parametrize("number", range(-(-KILLS // 40)))
+def test_every_line_arrives_once_however_often_the_relay_is_killed(tmp_path: Path, number: int) -> None:
+    """The agent reads slowly at times, so that relays die with a full pipe too; its input never ends."""
+    choice = random.Random(SEED + number)
+    lines = script(SEED + number)
+    program = (
+        "import os, time\n"
+        "n = 0\n"
+        "while data := os.read(0, 1 << 16):\n"
+        "    n += 1\n"
+        "    if n % 7 == 0: time.sleep(0.003)\n"
+        "    os.write(1, data)\n"
+    )
+    with running(str(tmp_path)) as run:
+        spool = run.python(program)
+        box = Outbox(spool.sent)
+        waiting, killed = list(lines), 0
+        while waiting or killed < 10:
+            count = choice.choice([1, 5, 20])
+            for line in waiting[:count]:
+                box.send(line)
+            del waiting[:count]
+            last = next_relay(spool, killed)
+            children.pause(choice.choice([0, choice.uniform(0, 0.002), choice.uniform(0, 0.05)]))
+            killed += ending.ask(last, signal.SIGKILL)
+        expected = b"".join(lines)
+        until(lambda: os.path.getsize(spool.stdout) >= len(expected), f"all of it, seed {SEED + number}")
+        until(lambda: len(spool.relay_deaths()) == killed, "the record of every death")
+        assert set(spool.relay_deaths()) == {128 + signal.SIGKILL}
+        close_input(spool)
+        assert run.ended() == 0
+        assert content(spool.stdout) == expected, f"seed {SEED + number}, {killed} kills"
+        until(lambda: not run.left(), "relay and keeper to go")
+
+
+def next_relay(spool: Spool, killed: int) -> Ident:
+    """The relay that runs after so many were killed."""
+    until(lambda: content(spool.relays_file).count(b"(") > killed, "the next relay")
+    relay = spool.relay()
+    assert relay is not None
+    return relay
+
+
+def test_the_relay_has_a_name_of_its_own_and_heeds_no_request_to_end(tmp_path: Path) -> None:
+    """So `pkill tail` and a SIGTERM to the whole session do not reach it."""
+    with running(str(tmp_path)) as run:
+        spool = echoing(run)
+        relay = spool.relay()
+        assert relay is not None
+        with open(f"/proc/{relay.pid}/comm") as file:
+            assert file.read() == "holdfast-relay\n"
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(relay.pid, number)
+        Outbox(spool.sent).send(b"two\n")
+        until(lambda: content(spool.stdout) == b"one\ntwo\n", "the second line")
+        assert spool.relay() == relay
+
+
+def test_a_relay_whose_keeper_was_killed_goes_on_and_leaves_with_the_agent(tmp_path: Path) -> None:
+    with running(str(tmp_path)) as run:
+        spool = echoing(run)
+        keeper, relay = spool.relay_keeper(), spool.relay()
+        assert keeper is not None and relay is not None
+        assert ending.ask(keeper, signal.SIGKILL)
+        until(lambda: gone(keeper))
+        Outbox(spool.sent).send(b"two\n")
+        until(lambda: content(spool.stdout) == b"one\ntwo\n", "the second line")
+        assert ending.ask(run.agent(), signal.SIGKILL)
+        assert run.ended() == 137
+        until(lambda: gone(relay), "the relay to see that nobody reads")
+
+
+def test_input_closed_while_relays_die_is_closed(tmp_path: Path) -> None:
+    """Whichever step keeper and relay are at, none is left and the agent's input ends."""
+    choice = random.Random(SEED)
+    for _ in range(STARTS):
+        with running(str(tmp_path)) as run:
+            closed_while_relays_die(run, choice)
+
+
+def closed_while_relays_die(run: Run, choice: random.Random) -> None:
+    spool = run.start("cat")
+    until(lambda: spool.relay_keeper() is not None, "the keeper")
+    if (relay := spool.relay()) is not None and choice.random() < 0.7:
+        ending.ask(relay, signal.SIGKILL)
+    children.pause(choice.uniform(0, 0.03))
+    close_input(spool)
+    assert run.ended() == 0
+    until(lambda: not run.left(), "all to go")

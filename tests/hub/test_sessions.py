@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from holdfast import errors
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.hub.api import responses
 from tests.hub.asking import Answer, Listening, ask, get
@@ -167,7 +167,7 @@ def test_no_patch_touches_a_token(any_hub: RunningHub) -> None:
     hub = any_hub
     where = f"/api/sessions/{done(hub)}"
     before = get(hub, where)
-    fields = sorted(Registry.from_config({}).token_rules().fields)
+    fields = sorted(AgentRegistry.from_config({}).token_rules().fields)
     assert fields
     for field in fields:
         for value in ("another", None):
@@ -357,6 +357,7 @@ def test_sessions_that_an_agent_had_without_us_are_adopted(hub: RunningHub, tmp_
     other.run({"say": "elsewhere"})
     refused(ask(hub, "POST", "/api/adopt", {"agent": "nobody"}), 404, "not_found")
     assert get(hub, "/api/adopt")["running"] is False
+    listening = Listening(hub, "/api/stream")
     begun = ask(hub, "POST", "/api/adopt", {"agent": "demo"})
     assert begun.status == 202 and begun.json["job"]
     ended = hub.terminal.until(lambda: not (now := get(hub, "/api/adopt"))["running"] and now)
@@ -365,4 +366,9 @@ def test_sessions_that_an_agent_had_without_us_are_adopted(hub: RunningHub, tmp_
     events = get(hub, f"/api/sessions/{new}/events")["events"]
     assert [e["body"]["text"] for e in events if e["kind"] == "assistant"] == ["elsewhere"]
     assert all(e["replayed"] for e in events if e["kind"] in ("user", "assistant"))
+    heard: list[dict[str, Any]] = []
+    while len(heard) < len(events):
+        heard.append(json.loads(listening.event()["data"])["event"])
+    listening.close()
+    assert heard == events, "a live reader gets the same, with the mark of a replay"
     assert "demo" not in [one["agent"] for one in get(hub, "/api/adoptable")["agents"]]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.agents.claude.reader import ClaudeReader
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 from tests.support.transcript_cases import FIXTURES
 
 READER = ClaudeReader()
@@ -42,7 +42,7 @@ def cases() -> dict[str, tuple[str, str, dict[str, Any]]]:
     return found
 
 
-def put(root: Path, transcript: str, id: str) -> Place:
+def put(root: Path, transcript: str, id: str) -> SessionRef:
     """A recorded transcript where the CLI would have it."""
     folder = root / "projects" / SLUG
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,13 +102,13 @@ class Made:
         block = {"type": "tool_result", "tool_use_id": call, "content": output, "is_error": error}
         return self.user([block], **fields)
 
-    def place(self) -> Place:
+    def place(self) -> SessionRef:
         self.path.write_bytes(b"".join(self.lines))
         (place,) = READER.find("", str(self.path))
         return place
 
 
-def told(place: Place) -> list[str]:
+def told(place: SessionRef) -> list[str]:
     """The events in short: who said what."""
     found = []
     for event in READER.events(place):
@@ -120,5 +120,5 @@ def told(place: Place) -> list[str]:
     return found
 
 
-def codes(place: Place) -> list[str]:
+def codes(place: SessionRef) -> list[str]:
     return sorted(problem.code for problem in READER.inspect(place).problems)

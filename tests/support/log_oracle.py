@@ -7,28 +7,29 @@ from typing import Any
 import msgspec
 
 from holdfast.agents import driver as drivers
-from holdfast.agents.driver import Entry, Job
-from holdfast.agents.registry import Registry
+from holdfast.agents.driver import AgentJob, Entry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import Event, NewEvent
 from holdfast.runner.control import CANCEL, requests
 from holdfast.spool import archive
 from holdfast.spool.task_dir import Spool
 
-# Notices that are the runner's own, not the agent's.
+# Notices and errors that are the runner's own, not the agent's.
 OURS = {
     *("survivors", "given_back", "pull_request", "left_behind", "launch", CANCEL),
     *("resume_attempt", "not_resumed", "waiting", "overruled"),
+    *("relay_restarted", "input_lost", "spool_shrunk", "drained", "set_aside"),
 }
 
 Told = tuple[str, dict[str, Any]]
 
 
-def spooled(home: Home, task: str, registry: Registry, events: list[Event]) -> list[Told]:
+def spooled(home: Home, task: str, registry: AgentRegistry, events: list[Event]) -> list[Told]:
     """The events of a task as its spool tells them, and the answers that were given."""
     answers = requests([event for event in events if event.task == task]).answers
     spool = Spool(home.task(task))
-    job = msgspec.convert(spool.launch()["job"], Job)
+    job = msgspec.convert(spool.launch()["job"], AgentJob)
     driver = drivers.make(str(registry.get(job.agent).driver), job)
     entries: list[Entry] = [*driver.open().entries]
     for line in archive.lines(spool):
@@ -53,7 +54,7 @@ def logged(events: list[Event], task: str) -> list[Told]:
         told(event.kind, event.body) if not event.replayed else _ended(event.body)
         for event in own
         if event.kind not in ("session", "token", "task")
-        and not (event.kind == "notice" and event.body.get("code") in OURS)
+        and not (event.kind in ("notice", "error") and event.body.get("code") in OURS)
         and not (event.kind == "permission" and event.body.get("by") not in (None, "policy"))
         and event.body.get("code") != "internal"
         and (not event.replayed or (event.kind == "tool_summary" and event.body["call"] in begun))

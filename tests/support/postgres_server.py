@@ -24,7 +24,7 @@ import psutil
 import psycopg
 import pytest
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.store.postgres.connection import parse
 from holdfast.store.postgres.store import PostgresStore
@@ -182,7 +182,7 @@ async def hub(postgres_url: str, tmp_path: Path) -> AsyncIterator[Hub]:
     async def open_one(url: str | None = None) -> PostgresStore:
         home = Home(str(tmp_path / f"hub-{os.urandom(4).hex()}"))
         home.make()
-        opened.append(await PostgresStore.open(url or postgres_url, home, Registry().token_rules()))
+        opened.append(await PostgresStore.open(url or postgres_url, home, AgentRegistry().token_rules()))
         return opened[-1]
 
     yield open_one

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents.driver import Driver, Entry, Job, Out, make
+from holdfast.agents.driver import AgentJob, Driver, DriverOutput, Entry, make
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
 from tests.support import paths
@@ -27,7 +27,7 @@ class Recording:
         self.exit = next(int(text.split()[1]) for kind, text in self.rows if text.startswith("exit "))
         self.blocks = [text.split() for kind, text in self.rows if kind == "="]
         self.agent = about["agent"]
-        self.job = Job(
+        self.job = AgentJob(
             agent=self.agent,
             session="s000000000000000",
             task=about["task"],
@@ -74,7 +74,7 @@ class Replay:
         assert not unsent
         self._take(self.driver.close())
 
-    def _take(self, out: Out) -> list[bytes]:
+    def _take(self, out: DriverOutput) -> list[bytes]:
         for entry in out.entries:
             if isinstance(entry, NewEvent):
                 check(entry)

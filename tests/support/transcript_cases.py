@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.model import event as events
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
-from holdfast.transcripts.reader import Inspection, Reader
+from holdfast.transcripts.reader import Inspection, TranscriptReader
 from tests.support import paths
 
 FIXTURES = os.path.join(paths.FIXTURES, "history")
@@ -36,7 +36,7 @@ def plain(told: Iterable[NewEvent]) -> list[dict[str, Any]]:
     return [_plain(event) for event in told if event.kind not in MARKERS and not _is_ours(event)]
 
 
-def check(reader: Reader, found: Inspection, told: list[NewEvent], truth: dict[str, Any]) -> None:
+def check(reader: TranscriptReader, found: Inspection, told: list[NewEvent], truth: dict[str, Any]) -> None:
     """A reader's word on a case is what is true about it."""
     assert plain(told) == [ought(entry) for entry in truth["events"] if entry["k"] != "marker"]
     check_storable(told)

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.resume.environment import Folder
 from holdfast.resume.facts import Ended, Facts
-from holdfast.transcripts.reader import Inspection, Problem
+from holdfast.transcripts.reader import Inspection, TranscriptProblem
 
 STORE = Inspection(
     agent="demo", native_id="n1", path="/store/n1.jsonl", sound=True, turns=2, last_complete=2, cwd="/work"
@@ -32,6 +32,6 @@ def but(**changes: Any) -> Facts:
 
 def store(*codes: str, **changes: Any) -> Inspection:
     """A store with these problems."""
-    problems = [Problem(code, f"what {code} means", {}) for code in codes]
+    problems = [TranscriptProblem(code, f"what {code} means", {}) for code in codes]
     given = {"sound": not problems, "problems": problems, **changes}
     return msgspec.structs.replace(STORE, **given)

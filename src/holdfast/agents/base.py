@@ -7,15 +7,15 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.agents.driver import Job
-from holdfast.transcripts.reader import Reader
+from holdfast.agents.driver import AgentJob
+from holdfast.transcripts.reader import TranscriptReader
 
 Protocol = Literal["claude", "codex", "acp"]
 # `turn`: up to the end of any whole turn; `whole`: only as it stands, so not one that was cut short.
 Forks = Literal["turn", "whole"]
 
 
-class Launch(msgspec.Struct, frozen=True):
+class AgentLaunch(msgspec.Struct, frozen=True):
     """How a job's process is started."""
 
     argv: tuple[str, ...]
@@ -24,7 +24,7 @@ class Launch(msgspec.Struct, frozen=True):
     notice: str | None = None  # what the user should know of this launch
 
 
-class Trap(msgspec.Struct, frozen=True):
+class KnownTrap(msgspec.Struct, frozen=True):
     """Something known not to work."""
 
     text: str
@@ -47,7 +47,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """Given the real path of what was found on PATH, the command line of the true program behind it."""
     version_args: tuple[str, ...] = ("--version",)
     install: str = ""  # one line for a user who lacks it
-    launch: Callable[[Job], Launch] | None = None
+    launch: Callable[[AgentJob], AgentLaunch] | None = None
     forks: Forks | None = None  # how a copy of a conversation can be gone on with; None: not at all
     chooses_id: bool = False  # a new conversation takes the id that we choose (a UUID)
     asks: bool = True  # whether it can ask for a permission
@@ -55,9 +55,11 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         str, ...
     ] = ()  # variables of the user's environment that it needs; `X_*` for all that begin so
     sets: dict[str, str] = {}  # variables that it always gets
-    traps: tuple[Trap, ...] = ()
+    traps: tuple[KnownTrap, ...] = ()
     forms: dict[str, str] = {}  # of its store: the protocol by which a conversation kept so is driven
-    history: Callable[[], Reader] | None = None  # how its own store is read; imported when it is asked for
+    history: Callable[[], TranscriptReader] | None = (
+        None  # how its own store is read; imported when it is asked for
+    )
 
     @property
     def token_fields(self) -> tuple[str, ...]:

@@ -10,22 +10,22 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast import __version__, timestamps
-from holdfast.agents.base import Agent, Launch
-from holdfast.agents.driver import Job
+from holdfast.agents.base import Agent, AgentLaunch
+from holdfast.agents.driver import AgentJob
 from holdfast.model.event import NewEvent, Origin
 from holdfast.process import open_files
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.reader import Inspection, Place, Problem, Reader
-from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED, Turns
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem, TranscriptReader
+from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED, TurnTracker
 
 # -P: a `json.py` in the user's folder must not be what it imports.
 PROGRAM = (sys.executable, "-P", "-m", "holdfast.demo")
 
 
-def _launch(job: Job) -> Launch:
+def _launch(job: AgentJob) -> AgentLaunch:
     """Our own Python running our own package, wherever that was imported from."""
-    return Launch(argv=(*(job.program or PROGRAM), *job.args), env=_environment())
+    return AgentLaunch(argv=(*(job.program or PROGRAM), *job.args), env=_environment())
 
 
 @lru_cache  # sysconfig takes milliseconds each time
@@ -35,7 +35,7 @@ def _environment() -> dict[str, str]:
     return {} if installed else {"PYTHONPATH": folder}
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
 
     return DemoReader()
 
@@ -74,13 +74,13 @@ class DemoReader:
         data = env.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
         return env.get("HOLDFAST_DEMO_HOME") or os.path.join(data, "holdfast-demo")
 
-    def find(self, root: str, name: str) -> list[Place]:
+    def find(self, root: str, name: str) -> list[SessionRef]:
         """The file of that id, or at that path."""
         path = name if os.path.isfile(name) else os.path.join(root, os.path.basename(name) + SUFFIX)
         found = _place(path)
         return [found] if found is not None else []
 
-    def sessions(self, root: str, cwd: str | None = None) -> Iterator[Place]:
+    def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All files of the folder that are sessions."""
         names = sorted(os.listdir(root)) if os.path.isdir(root) else []
         for name in names:
@@ -88,13 +88,13 @@ class DemoReader:
             if found is not None and cwd in (None, found.cwd):
                 yield found
 
-    def events(self, place: Place) -> Iterator[NewEvent]:
+    def events(self, place: SessionRef) -> Iterator[NewEvent]:
         """One record after the other, as they happened."""
-        yield from _Story(place).events()
+        yield from _DemoEvents(place).events()
 
-    def inspect(self, place: Place) -> Inspection:
+    def inspect(self, place: SessionRef) -> Inspection:
         """By the rules that the demo agent gives itself."""
-        story = _Story(place)
+        story = _DemoEvents(place)
         for _ in story.events():
             pass
         problems = [*story.problems, *story.turns.problems()]
@@ -111,25 +111,25 @@ class DemoReader:
             cwd=place.cwd,
         )
 
-    def files(self, place: Place) -> list[str]:
+    def files(self, place: SessionRef) -> list[str]:
         """Its one file."""
         return [place.path]
 
-    def owners(self, root: str, place: Place) -> list[int]:
+    def owners(self, root: str, place: SessionRef) -> list[int]:
         """Who has the file open: the demo agent holds it for as long as it has the session."""
         return open_files.writers(place.path)
 
-    def tools(self, root: str, place: Place) -> list[int]:
+    def tools(self, root: str, place: SessionRef) -> list[int]:
         """What runs the commands that have no result."""
         return open_files.commands(self.inspect(place).dangling, place.cwd)
 
 
-class _Story:
+class _DemoEvents:
     """A file told record by record."""
 
-    def __init__(self, place: Place):
-        self.turns = Turns()
-        self.problems: list[Problem] = []
+    def __init__(self, place: SessionRef):
+        self.turns = TurnTracker()
+        self.problems: list[TranscriptProblem] = []
         self._place = place
         self._names: dict[str, str] = {}
         self._last = 0
@@ -138,7 +138,7 @@ class _Story:
         for line in jsonl.lines(self._place.path, STARTS):
             if line.problem is not None:
                 text = f"line {line.number} cannot be read whole"
-                self.problems.append(Problem(line.problem, text, {"line": line.number}))
+                self.problems.append(TranscriptProblem(line.problem, text, {"line": line.number}))
             if line.value is None:
                 yield jsonl.notice(line, DEMO_AGENT, self._place.native_id)
             else:
@@ -150,7 +150,7 @@ class _Story:
         if isinstance(number, int):
             if number != self._last + 1:
                 text = f"record {number} comes after {self._last}"
-                self.problems.append(Problem("ordinal_gap", text, {"n": number}))
+                self.problems.append(TranscriptProblem("ordinal_gap", text, {"n": number}))
             self._last = number
         origin = Origin(DEMO_AGENT, self._place.native_id, f"record:{number}")
         text = str(record.get("text", ""))
@@ -180,7 +180,9 @@ class _Story:
     def _result(self, record: dict[str, Any], origin: Origin) -> NewEvent:
         call = str(record.get("call"))
         if self.turns.result(call) is None and self.turns.late(call) is None:
-            self.problems.append(Problem("orphan_result", f"{call} has a result and no call", {"call": call}))
+            self.problems.append(
+                TranscriptProblem("orphan_result", f"{call} has a result and no call", {"call": call})
+            )
         outcome = "ok" if record.get("status") == "completed" else "error"
         output = str(record.get("output", ""))
         body = {"call": call, "name": self._names.get(call, "tool"), "outcome": outcome, "output": output}
@@ -192,7 +194,7 @@ class _Story:
         self.turns.now.reason = str(record.get("error") or stop)
 
 
-def _place(path: str) -> Place | None:
+def _place(path: str) -> SessionRef | None:
     """The session that a file is; None if it is none."""
     try:
         updated = timestamps.of_seconds(os.stat(path).st_mtime)
@@ -205,7 +207,7 @@ def _place(path: str) -> Place | None:
         return None
     cwd = value.get("cwd")
     text = (first.value or {}).get("text") if first is not None else None
-    return Place(
+    return SessionRef(
         agent=DEMO_AGENT,
         native_id=value["id"],
         path=os.path.abspath(path),

@@ -21,7 +21,7 @@ PATIENCE = 10.0  # seconds for a program to tell its version
 _VERSION = re.compile(r"(?<![\d.])\d+\.\d+\.\d+")
 
 
-class Found(msgspec.Struct, frozen=True):
+class InstalledAgent(msgspec.Struct, frozen=True):
     """An agent that can be run here."""
 
     agent: str
@@ -31,7 +31,7 @@ class Found(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}  # PATH and HOME, as they were when it was found
 
 
-def find(agent: Agent, settings: Mapping[str, Any], env: Mapping[str, str]) -> Found | None:
+def find(agent: Agent, settings: Mapping[str, Any], env: Mapping[str, str]) -> InstalledAgent | None:
     """The agent as its config table (`path`, `command`) or PATH says; None if it is not here.
 
     A config that names something that is not there is refused, so that nothing else is run instead.
@@ -51,7 +51,7 @@ def find(agent: Agent, settings: Mapping[str, Any], env: Mapping[str, str]) -> F
     return None
 
 
-def version(found: Found) -> str | None:
+def version(found: InstalledAgent) -> str | None:
     """The first x.y.z that the program says of itself; None if it does not say one."""
     try:
         process = subprocess.Popen(
@@ -86,9 +86,9 @@ def traps(agent: Agent, version: str | None) -> list[str]:
     ]
 
 
-def _found(agent: Agent, env: Mapping[str, str], path: str, command: tuple[str, ...]) -> Found:
+def _found(agent: Agent, env: Mapping[str, str], path: str, command: tuple[str, ...]) -> InstalledAgent:
     kept = {name: env[name] for name in ("PATH", "HOME") if name in env}
-    return Found(agent.name, path, command, agent.version_args, kept)
+    return InstalledAgent(agent.name, path, command, agent.version_args, kept)
 
 
 def _configured(agent: Agent, command: Any, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:

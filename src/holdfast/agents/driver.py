@@ -14,14 +14,14 @@ import msgspec
 
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.jsonl import line_notice
+from holdfast.transcripts.jsonl import notice_event
 
 Policy = Literal["ask", "allow", "deny"]
 Decision = Literal["allow", "deny"]
 Entry = Union[NewEvent, SeeToken]
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class AgentJob(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt for one agent process: all that a launch and a driver need to know."""
 
     agent: str  # the registry's name
@@ -39,7 +39,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()  # from the config, at the end of its command line
 
 
-class Ask(msgspec.Struct, frozen=True):
+class PermissionRequest(msgspec.Struct, frozen=True):
     """A permission that the agent waits for."""
 
     id: str  # the agent's id of the request, as text
@@ -49,7 +49,7 @@ class Ask(msgspec.Struct, frozen=True):
     options: tuple[dict[str, Any], ...] = ()
 
 
-class Final(msgspec.Struct, frozen=True):
+class FinalResult(msgspec.Struct, frozen=True):
     """The agent's own last word on the prompt; without one there was no answer, whatever it exited with."""
 
     ok: bool
@@ -59,7 +59,7 @@ class Final(msgspec.Struct, frozen=True):
     answer: str | None = None  # its last text
 
 
-class Out(msgspec.Struct):
+class DriverOutput(msgspec.Struct):
     """What follows from something heard or asked: entries for the log, lines for stdin."""
 
     entries: list[Entry] = []
@@ -69,21 +69,21 @@ class Out(msgspec.Struct):
 class Driver(Protocol):
     """One agent process, as far as its protocol goes."""
 
-    final: Final | None
+    final: FinalResult | None
     accepted: bool  # the agent has shown that it took the prompt
     native_id: str | None  # as the agent named it; None until then
-    asking: dict[str, Ask]  # by the ask's id: what waits for an answer, in order
+    asking: dict[str, PermissionRequest]  # by the ask's id: what waits for an answer, in order
     open_calls: dict[str, str]  # call: name of tools that began and did not end
 
-    def open(self) -> Out:
+    def open(self) -> DriverOutput:
         """What is sent before anything is heard."""
         ...
 
-    def hear(self, line: bytes) -> Out:
+    def hear(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout, without its newline."""
         ...
 
-    def answer(self, ask: str, decision: Decision) -> Out:
+    def answer(self, ask: str, decision: Decision) -> DriverOutput:
         """Say an answer that is in the log already; an ask that is not open gives nothing."""
         ...
 
@@ -91,11 +91,11 @@ class Driver(Protocol):
         """The kind and text so far of a block that is being said; None where none is, or it is not told."""
         ...
 
-    def interrupt(self) -> Out | None:
+    def interrupt(self) -> DriverOutput | None:
         """What asks the agent to stop; None if only a signal does."""
         ...
 
-    def close(self) -> Out:
+    def close(self) -> DriverOutput:
         """Stdout has ended for good: what was half said, and a summary for each call without an end."""
         ...
 
@@ -103,7 +103,7 @@ class Driver(Protocol):
 # --- The driver that an agent's entry names.
 
 
-def make(kind: str, job: Job) -> Driver:
+def make(kind: str, job: AgentJob) -> Driver:
     """A driver of that kind for one process."""
     if kind == "claude":
         from holdfast.agents.claude.driver import ClaudeDriver
@@ -123,15 +123,17 @@ def make(kind: str, job: Job) -> Driver:
 def other_conversation(asked: str, got: str) -> NewEvent:
     """The agent did not go on where it was asked to."""
     said = f"the agent was asked for its conversation {asked} and is in another one, {got}"
-    return line_notice("other_conversation", said, asked=asked, got=got)
+    return notice_event("other_conversation", said, asked=asked, got=got)
 
 
 def resumed(native_id: str) -> NewEvent:
     """The proof of a resume: the agent has named the conversation that it was asked for."""
-    return line_notice("resumed", f"the agent goes on with its conversation {native_id}", native_id=native_id)
+    return notice_event(
+        "resumed", f"the agent goes on with its conversation {native_id}", native_id=native_id
+    )
 
 
-def named_conversation(job: Job, before: str | None, native_id: str, protocol: str) -> list[Entry]:
+def named_conversation(job: AgentJob, before: str | None, native_id: str, protocol: str) -> list[Entry]:
     """What follows from an agent's naming of its conversation; `before`: as it named it until now.
 
     One that it began instead of the one that it was asked to go on with does not take that one's place.

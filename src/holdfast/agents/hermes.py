@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.agents.base import Agent
-from holdfast.transcripts.reader import Reader
+from holdfast.transcripts.reader import TranscriptReader
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.peers.hermes.reader import HermesReader
 
     return HermesReader()

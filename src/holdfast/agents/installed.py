@@ -8,11 +8,11 @@ from typing import Any
 
 from holdfast.agents.base import Agent
 from holdfast.agents.discovery import find, traps, version
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.errors import BadInput
 
 
-def look(registry: Registry, tables: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
+def look(registry: AgentRegistry, tables: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
     """Look for every agent at once: where it is, its version, what is known not to work with it."""
     with ThreadPoolExecutor(max_workers=8) as pool:  # each look waits for a program to start
         return list(pool.map(lambda agent: _look(agent, tables.get(agent.name, {}), env), registry.agents))

@@ -22,7 +22,7 @@ KNOWN: tuple[Agent, ...] = (
 )
 
 
-class Registry:
+class AgentRegistry:
     """Agents by name and alias."""
 
     def __init__(self, agents: Iterable[Agent] = KNOWN):
@@ -36,7 +36,7 @@ class Registry:
                 self._by_name[name] = agent
 
     @classmethod
-    def from_config(cls, agents: Mapping[str, Any]) -> Registry:
+    def from_config(cls, agents: Mapping[str, Any]) -> AgentRegistry:
         """The known agents and those of the config's `[agents.NAME]` tables."""
         extra = []
         for name, table in agents.items():

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.claude.events import Teller
+from holdfast.agents.claude.events import ClaudeEventBuilder
 from holdfast.agents.claude.records import lenient
-from holdfast.agents.claude.transcript import Piece
+from holdfast.agents.claude.transcript import TranscriptPiece
 from holdfast.errors import BadInput
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
@@ -58,7 +58,7 @@ def events(
     return found
 
 
-def given(body: dict[str, Any], subpath: str, generation: int) -> dict[str, Any] | None:
+def stored_entry(body: dict[str, Any], subpath: str, generation: int) -> dict[str, Any] | None:
     """The entry that an event of that key holds, as it was given; None if it holds none."""
     inside = body.get(INSIDE)
     if not isinstance(inside, dict):
@@ -83,7 +83,9 @@ def _told(entry: dict[str, Any], names: dict[str, str]) -> list[tuple[str, dict[
 
     Its origins are left out, and calls are told as they come: one without a result may still get it.
     """
-    told = Teller("", answered=lambda call: True).tell(Piece(0, encode(entry), lenient(entry)))
+    told = ClaudeEventBuilder("", answered=lambda call: True).tell(
+        TranscriptPiece(0, encode(entry), lenient(entry))
+    )
     found: list[tuple[str, dict[str, Any]]] = []
     for event in told:
         body = dict(event.body)
@@ -123,21 +125,21 @@ FIELD = "claude_sdk"
 LONGEST_SUMMARY = 64 * 1024  # characters; a longer one is folded again whenever it is asked for
 
 
-class Subkey(msgspec.Struct, frozen=True):
+class SdkSubkey(msgspec.Struct, frozen=True):
     """A transcript beside the main one, such as a subagent's."""
 
     live: bool
     generation: int  # how often it was deleted; entries of an older generation are not loaded
 
 
-class Shelf(msgspec.Struct, frozen=True, kw_only=True):
+class SdkSession(msgspec.Struct, frozen=True, kw_only=True):
     """Which SDK session it is, and what is there of it."""
 
     project: str
     session: str
     main: bool = False  # the main transcript was written
     summary: str | None = None  # the SDK's own, as JSON; None if it was too long
-    subkeys: dict[str, Subkey] = {}
+    subkeys: dict[str, SdkSubkey] = {}
 
     def holds(self, subpath: str) -> bool:
         """Whether that transcript was written, and not deleted since."""
@@ -151,7 +153,7 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
         """All of it, for a new session."""
         return {FIELD: msgspec.to_builtins(self)}
 
-    def patch_since(self, before: Shelf) -> dict[str, Any]:
+    def patch_since(self, before: SdkSession) -> dict[str, Any]:
         """The merge patch that makes this of `before`; empty if they are the same."""
         changed: dict[str, Any] = {}
         if self.main != before.main:
@@ -163,41 +165,41 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
             changed["subkeys"] = msgspec.to_builtins(subkeys)
         return {FIELD: changed} if changed else {}
 
-    def with_summary(self, summary: str) -> Shelf:
+    def with_summary(self, summary: str) -> SdkSession:
         """After more was written to the main transcript."""
         kept = summary if len(summary) <= LONGEST_SUMMARY else None
         return msgspec.structs.replace(self, main=True, summary=kept)
 
-    def with_subkey(self, subpath: str) -> Shelf:
+    def with_subkey(self, subpath: str) -> SdkSession:
         """After something was written to that transcript."""
         if self.holds(subpath):
             return self
-        sub = Subkey(True, self.generation(subpath))
+        sub = SdkSubkey(True, self.generation(subpath))
         return msgspec.structs.replace(self, subkeys={**self.subkeys, subpath: sub})
 
-    def without_subkey(self, subpath: str) -> Shelf:
+    def without_subkey(self, subpath: str) -> SdkSession:
         """After that transcript was deleted."""
         if not self.holds(subpath):
             return self
-        sub = Subkey(False, self.generation(subpath) + 1)
+        sub = SdkSubkey(False, self.generation(subpath) + 1)
         return msgspec.structs.replace(self, subkeys={**self.subkeys, subpath: sub})
 
 
-def of(session: Session) -> Shelf | None:
+def sdk_session(session: Session) -> SdkSession | None:
     """The shelf that a session is; None if it is none."""
     told = (session.metadata or {}).get(FIELD)
     try:
-        return msgspec.convert(told, type=Shelf)
+        return msgspec.convert(told, type=SdkSession)
     except msgspec.ValidationError:
         return None
 
 
-def key(project: str, session: str) -> str:
+def session_key(project: str, session: str) -> str:
     """Our key of an SDK session; no two of them have the same."""
-    return f"{prefix(project)}{_quoted(session)}"
+    return f"{key_prefix(project)}{_quoted(session)}"
 
 
-def prefix(project: str) -> str:
+def key_prefix(project: str) -> str:
     """What the keys of all sessions of a project begin with."""
     return f"claude-sdk:{_quoted(project)}:"
 

@@ -23,7 +23,7 @@ from holdfast import errors, ids, timestamps
 from holdfast.agents.claude import AGENT
 from holdfast.claude_sdk import entries as entries_of
 from holdfast.claude_sdk import entries as shelves
-from holdfast.claude_sdk.entries import Shelf
+from holdfast.claude_sdk.entries import SdkSession
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.session import Session
@@ -110,10 +110,12 @@ class SessionStore(SdkSessionStore):
         key: SessionKey,
         subpath: str,
         entries: list[SessionStoreEntry],
-        found: tuple[Session, Shelf] | None,
+        found: tuple[Session, SdkSession] | None,
     ) -> Commit:
         before = (
-            found[1] if found is not None else Shelf(project=key["project_key"], session=key["session_id"])
+            found[1]
+            if found is not None
+            else SdkSession(project=key["project_key"], session=key["session_id"])
         )
         if subpath:
             after = before.with_subkey(subpath)
@@ -140,7 +142,7 @@ class SessionStore(SdkSessionStore):
         return Commit(session, [*changes, *self._events(session, key, subpath, after, entries)])
 
     def _events(
-        self, session: str, key: SessionKey, subpath: str, shelf: Shelf, entries: list[SessionStoreEntry]
+        self, session: str, key: SessionKey, subpath: str, shelf: SdkSession, entries: list[SessionStoreEntry]
     ) -> list[Entry]:
         names = self._names.pop(session, {})
         self._names[session] = names
@@ -159,17 +161,17 @@ class SessionStore(SdkSessionStore):
         while page := await self._store.events(session, after=after, limit=PAGE):
             after = page[-1].seq
             for event in page:
-                told = entries_of.given(event.body, subpath, generation)
+                told = entries_of.stored_entry(event.body, subpath, generation)
                 if told is not None:
                     found.append(cast(SessionStoreEntry, told))
         return found
 
-    async def _find(self, key: SessionKey | SessionListSubkeysKey) -> tuple[Session, Shelf] | None:
+    async def _find(self, key: SessionKey | SessionListSubkeysKey) -> tuple[Session, SdkSession] | None:
         try:
             session = await self._store.session(await self._store.resolve(_name(key)))
         except errors.NotFound:
             return None
-        shelf = shelves.of(session)
+        shelf = shelves.sdk_session(session)
         if session.state == "deleted":
             return None
         if shelf is None:
@@ -178,16 +180,16 @@ class SessionStore(SdkSessionStore):
             )
         return session, shelf
 
-    async def _shelves(self, project: str) -> AsyncIterator[tuple[Session, Shelf]]:
+    async def _shelves(self, project: str) -> AsyncIterator[tuple[Session, SdkSession]]:
         """The sessions of a project that have a main transcript, and what is there of each."""
         before: str | None = None
         seen: set[str] = set()
         while True:
             page = await self._store.sessions(
-                agent=AGENT.name, text=shelves.prefix(project), empty=True, before=before, limit=PAGE
+                agent=AGENT.name, text=shelves.key_prefix(project), empty=True, before=before, limit=PAGE
             )
             for session in page.sessions:
-                shelf = shelves.of(session)
+                shelf = shelves.sdk_session(session)
                 if shelf is None or shelf.project != project or not shelf.main or session.id in seen:
                     continue
                 seen.add(session.id)
@@ -196,7 +198,7 @@ class SessionStore(SdkSessionStore):
                 return
             before = page.next
 
-    async def _summary(self, session: Session, shelf: Shelf) -> SessionSummaryEntry:
+    async def _summary(self, session: Session, shelf: SdkSession) -> SessionSummaryEntry:
         if shelf.summary is not None:
             data = json.loads(shelf.summary)
         else:
@@ -205,7 +207,7 @@ class SessionStore(SdkSessionStore):
         return {"session_id": shelf.session, "mtime": _millis(session), "data": data}
 
 
-def _fold(before: Shelf, key: SessionKey, entries: list[SessionStoreEntry]) -> dict[str, Any]:
+def _fold(before: SdkSession, key: SessionKey, entries: list[SessionStoreEntry]) -> dict[str, Any]:
     previous: SessionSummaryEntry | None = None
     if before.summary is not None:
         previous = {"session_id": before.session, "mtime": 0, "data": json.loads(before.summary)}
@@ -213,7 +215,7 @@ def _fold(before: Shelf, key: SessionKey, entries: list[SessionStoreEntry]) -> d
 
 
 def _name(key: SessionKey | SessionListSubkeysKey) -> str:
-    return shelves.key(key["project_key"], key["session_id"])
+    return shelves.session_key(key["project_key"], key["session_id"])
 
 
 def _plain(told: SessionStoreEntry) -> dict[str, Any]:

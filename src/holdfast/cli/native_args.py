@@ -6,9 +6,9 @@ import argparse
 import os
 
 from holdfast import config, errors
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.cli import common
-from holdfast.transcripts.reader import Place, Reader
+from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
 
 def add_names(made: argparse.ArgumentParser, *, many: bool) -> None:
@@ -21,10 +21,10 @@ def add_names(made: argparse.ArgumentParser, *, many: bool) -> None:
     made.add_argument("--in", dest="store_path", metavar="PATH", help="where its store is, if not as usual")
 
 
-def reader_of(given: argparse.Namespace) -> tuple[Reader, str]:
+def reader_of(given: argparse.Namespace) -> tuple[TranscriptReader, str]:
     """The reader that is meant, and the root to read in."""
     home, _ = common.place(given)
-    agent = Registry.from_config(config.load(home).get("agents", {})).get(given.agent)
+    agent = AgentRegistry.from_config(config.load(home).get("agents", {})).get(given.agent)
     if agent.history is None:
         raise errors.BadInput(f"Holdfast does not know how {agent.title} keeps its history")
     reader = agent.history()
@@ -34,7 +34,7 @@ def reader_of(given: argparse.Namespace) -> tuple[Reader, str]:
     return reader, root
 
 
-def one(reader: Reader, root: str, name: str) -> Place:
+def one(reader: TranscriptReader, root: str, name: str) -> SessionRef:
     """The one session that is meant."""
     found = reader.find(root, name)
     if not found:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from holdfast import config
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.store.open import open_store
 from holdfast.store.readonly import require
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def changing(home: Home, location: Location) -> AsyncIterator[BaseStore]:
     """The store of a home that is there."""
     require(home, location)
-    rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
+    rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()
     store = await open_store(location, home, rules)
     try:
         yield store

@@ -25,7 +25,7 @@ class NotJson(Exception):
     """A line that is no JSON object."""
 
 
-class Wire:
+class StdioConnection:
     """The two ends of the conversation; `open` until stdin has ended."""
 
     def __init__(self, stdin: int = 0, stdout: int = 1):
@@ -99,7 +99,7 @@ NOT_JSON, BAD_REQUEST, NO_METHOD, BAD_PARAMS, INTERNAL, NOT_FOUND = (
 )
 
 
-class Refused(Exception):
+class RequestError(Exception):
     """A request that gets an error for an answer: its code and text."""
 
     def __init__(self, code: int, text: str):
@@ -107,14 +107,14 @@ class Refused(Exception):
         self.code = code
 
 
-class Server:
+class DemoServer:
     """All that one process of the demo agent knows: it does one turn at a time, others wait."""
 
-    def __init__(self, wire: Wire):
+    def __init__(self, wire: StdioConnection):
         self.wire = wire
         self.cancelled = False  # whether the turn that runs should stop
         self.answers: dict[int, dict[str, Any]] = {}  # replies to our requests, by their ids
-        self._sessions: dict[str, memory.Session] = {}
+        self._sessions: dict[str, memory.DemoSession] = {}
         self._prompts: list[dict[str, Any]] = []  # requests whose turn has not come
         self._running: str | None = None  # the session whose turn runs
         self._asked = 0
@@ -188,11 +188,11 @@ class Server:
         params = message.get("params")
         try:
             result = answer(params if type(params) is dict else {})
-        except Refused as problem:
+        except RequestError as problem:
             self._refuse(id, problem.code, str(problem))
-        except memory.Unknown as problem:
+        except memory.UnknownSession as problem:
             self._refuse(id, NOT_FOUND, f"there is no session {problem}")
-        except memory.Busy as problem:
+        except memory.SessionInUse as problem:
             self._refuse(id, INTERNAL, f"another process has session {problem} open")
         except BrokenPipeError:
             raise
@@ -217,7 +217,7 @@ class Server:
         }
 
     def _new(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"sessionId": self._keep(memory.make(_cwd(params)))}
+        return {"sessionId": self._keep(memory.create(_cwd(params)))}
 
     def _fork(self, params: dict[str, Any]) -> dict[str, Any]:
         return {"sessionId": self._keep(memory.fork(_text(params, "sessionId"), _cwd(params)))}
@@ -238,17 +238,17 @@ class Server:
         sessions, after = memory.page(params.get("cwd"), start)
         return {"sessions": sessions, **({} if after is None else {"nextCursor": str(after)})}
 
-    def _keep(self, session: memory.Session) -> str:
+    def _keep(self, session: memory.DemoSession) -> str:
         self._sessions[session.id] = session
         return session.id
 
     def _reopen(self, id: str, params: dict[str, Any]) -> list[dict[str, Any]]:
         cwd = _cwd(params)
         if self._running == id:
-            raise Refused(INTERNAL, f"a turn of session {id} is running")
+            raise RequestError(INTERNAL, f"a turn of session {id} is running")
         if id in self._sessions:
             self._sessions.pop(id).close()
-        session, records = memory.open_again(id, cwd)
+        session, records = memory.reopen(id, cwd)
         self._keep(session)
         return records
 
@@ -267,17 +267,17 @@ class Server:
         id = _text(params, "sessionId")
         session = self._sessions.get(id)
         if session is None:
-            raise memory.Unknown(id)
+            raise memory.UnknownSession(id)
         prompt = prompt_text(params.get("prompt"))
         try:
             steps = script.steps(prompt)
         except script.BadScript as problem:
-            raise Refused(BAD_PARAMS, str(problem)) from None
+            raise RequestError(BAD_PARAMS, str(problem)) from None
         self._running, self.cancelled = id, False
         try:
-            return turn.Turn(self, session).run(prompt, steps)
-        except turn.Failed as problem:
-            raise Refused(INTERNAL, str(problem)) from None
+            return turn.DemoTurn(self, session).run(prompt, steps)
+        except turn.TurnFailed as problem:
+            raise RequestError(INTERNAL, str(problem)) from None
         finally:
             self._running = None
 
@@ -319,14 +319,14 @@ def replay(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _text(params: dict[str, Any], name: str) -> str:
     value = params.get(name)
     if type(value) is not str:
-        raise Refused(BAD_PARAMS, f"{name} is missing")
+        raise RequestError(BAD_PARAMS, f"{name} is missing")
     return value
 
 
 def _cwd(params: dict[str, Any]) -> str:
     cwd = _text(params, "cwd")
     if not os.path.isabs(cwd) or not os.path.isdir(cwd):
-        raise Refused(BAD_PARAMS, f"cwd is no folder: {cwd}")
+        raise RequestError(BAD_PARAMS, f"cwd is no folder: {cwd}")
     return cwd
 
 
@@ -344,7 +344,7 @@ def main(args: list[str]) -> NoReturn:
         signal.signal(number, lambda *_, status=status: os._exit(status))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
-        Server(Wire()).serve()
+        DemoServer(StdioConnection()).serve()
     except BrokenPipeError:  # nobody hears us any more
         os._exit(1)
     os._exit(0)

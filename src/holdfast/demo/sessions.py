@@ -28,11 +28,11 @@ HAS: dict[str, tuple[str, ...]] = {
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
-class Unknown(Exception):
+class UnknownSession(Exception):
     """There is no such session."""
 
 
-class Busy(Exception):
+class SessionInUse(Exception):
     """Another process has the session open."""
 
 
@@ -50,7 +50,7 @@ def stamp(seconds: float | None = None) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-class Session:
+class DemoSession:
     """A session that this process has open: the only one that may add to its file."""
 
     def __init__(self, id: str, cwd: str, fd: int, records: int, turns: int, torn: bool):
@@ -80,19 +80,19 @@ class Session:
         os.close(self._fd)
 
 
-def make(cwd: str) -> Session:
+def create(cwd: str) -> DemoSession:
     """A new session."""
     id = f"demo-{os.urandom(12).hex()}"
     fd = _create(id, [{"type": "session", "v": 1, "id": id, "cwd": cwd, "at": stamp()}])
-    return Session(id, cwd, fd, 0, 0, False)
+    return DemoSession(id, cwd, fd, 0, 0, False)
 
 
-def open_again(id: str, cwd: str) -> tuple[Session, list[dict[str, Any]]]:
+def reopen(id: str, cwd: str) -> tuple[DemoSession, list[dict[str, Any]]]:
     """A session that exists, and its records."""
     try:
         fd = os.open(_path(id), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise Unknown(id) from None
+        raise UnknownSession(id) from None
     try:
         _lock(fd, id)
         records, torn = _read(fd)
@@ -100,15 +100,15 @@ def open_again(id: str, cwd: str) -> tuple[Session, list[dict[str, Any]]]:
         os.close(fd)
         raise
     turns = sum(record["type"] == "prompt" for record in records)
-    return Session(id, cwd, fd, _count(records), turns, torn), records
+    return DemoSession(id, cwd, fd, _count(records), turns, torn), records
 
 
-def fork(id: str, cwd: str) -> Session:
+def fork(id: str, cwd: str) -> DemoSession:
     """A new session that begins with all whole turns of that one, which is only read."""
     try:
         fd = os.open(_path(id), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise Unknown(id) from None
+        raise UnknownSession(id) from None
     try:
         records, _ = _read(fd)
     finally:
@@ -119,7 +119,7 @@ def fork(id: str, cwd: str) -> Session:
     head = {"type": "session", "v": 1, "id": new, "cwd": cwd, "at": stamp(), "from": id}
     opened = _create(new, [head, *kept])
     turns = sum(record["type"] == "prompt" for record in kept)
-    return Session(new, cwd, opened, _count(kept), turns, False)
+    return DemoSession(new, cwd, opened, _count(kept), turns, False)
 
 
 def page(cwd: str | None, start: int) -> tuple[list[dict[str, Any]], int | None]:
@@ -158,7 +158,7 @@ def _head(path: str) -> dict[str, Any] | None:
 
 def _path(id: str) -> str:
     if not id.isascii() or not id.replace("-", "").isalnum():
-        raise Unknown(id)
+        raise UnknownSession(id)
     return os.path.join(home(), f"{id}.jsonl")
 
 
@@ -178,7 +178,7 @@ def _lock(fd: int, id: str) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Busy(id) from None
+        raise SessionInUse(id) from None
 
 
 def _write(fd: int, data: bytes) -> None:

@@ -13,7 +13,7 @@ KEPT = 30_000  # bytes of output that are told; the middle of more is left out
 SHELL = "/bin/sh"
 
 
-class Child:
+class ToolProcess:
     """A command that runs, or did: `exit` is None until it has ended, then its status (-9: by signal 9)."""
 
     def __init__(self, command: str, cwd: str):
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, NoReturn
 
-    from holdfast.demo.server import Server
+    from holdfast.demo.server import DemoServer
 
 GRACE_S = 0.5  # between asking a command to end and ending it
 BATCH = 200  # chunks of a spew that are written at once
@@ -109,19 +109,19 @@ OPTIONS = [
 ]
 
 
-class Cancelled(Exception):
+class TurnCancelled(Exception):
     """The client asked to stop."""
 
 
-class Failed(Exception):
+class TurnFailed(Exception):
     """The turn ends with an error instead of an answer."""
 
 
-class _Stop(Exception):
+class _TurnStopped(Exception):
     """The script ends the turn here."""
 
 
-class _Call:
+class _DemoToolCall:
     """A tool call on its way: asked for, running, or done."""
 
     def __init__(self, step: dict[str, Any], id: str):
@@ -130,14 +130,14 @@ class _Call:
         self.command: str = step["run"]
         self.ask: bool = step.get("ask", False)
         self.request: int | None = None  # our request for permission that is not answered
-        self.child: Child | None = None
+        self.child: ToolProcess | None = None
         self.done = False
 
 
-class Turn:
+class DemoTurn:
     """The answer to one prompt of a session."""
 
-    def __init__(self, server: Server, session: sessions.Session):
+    def __init__(self, server: DemoServer, session: sessions.DemoSession):
         self._server = server
         self._session = session
         self._usage: dict[str, Any] = {}
@@ -168,11 +168,11 @@ class Turn:
         try:
             for step in steps:
                 self._do[script.kind(step)](step)
-        except _Stop as asked:
+        except _TurnStopped as asked:
             stop = str(asked)
-        except Cancelled:
+        except TurnCancelled:
             stop = "cancelled"
-        except Failed as problem:
+        except TurnFailed as problem:
             session.add("end", turn=session.turns, stop=None, error=str(problem), at=sessions.stamp())
             raise
         answer: dict[str, Any] = {"usage": self._usage} if self._usage else {}
@@ -182,7 +182,7 @@ class Turn:
     def _wait(self, others: Iterable[int], seconds: float | None) -> None:
         self._server.listen(others, seconds)
         if self._server.cancelled:
-            raise Cancelled
+            raise TurnCancelled
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -239,10 +239,10 @@ class Turn:
         self._usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": total, **told}
 
     def _stop(self, step: dict[str, Any]) -> None:
-        raise _Stop(step["stop"])
+        raise _TurnStopped(step["stop"])
 
     def _error(self, step: dict[str, Any]) -> None:
-        raise Failed(step["error"])
+        raise TurnFailed(step["error"])
 
     def _die_later(self, step: dict[str, Any]) -> None:
         self._pause(step.get("delay", 0))
@@ -258,11 +258,11 @@ class Turn:
     def _tools(self, steps: list[dict[str, Any]]) -> None:
         death = next((step for step in steps if "die" in step), None)
         dies_at = None if death is None else time.monotonic() + death.get("delay", 0)
-        calls: list[_Call] = []
+        calls: list[_DemoToolCall] = []
         try:
             for step in steps:
                 if "tool" in step:
-                    calls.append(_Call(step, self._session.next_id("call")))
+                    calls.append(_DemoToolCall(step, self._session.next_id("call")))
                     self._begin(calls[-1])
             while True:
                 for call in calls:
@@ -273,11 +273,11 @@ class Turn:
                 if all([call.done for call in calls]) and death is None:
                     return
                 self._wait(_outputs(calls), left)
-        except Cancelled:
+        except TurnCancelled:
             self._end(calls)
             raise
 
-    def _begin(self, call: _Call) -> None:
+    def _begin(self, call: _DemoToolCall) -> None:
         asks = call.ask and call.name not in self._session.always
         given = {"command": call.command}
         self._session.add("call", id=call.id, name=call.name, input=given)
@@ -294,7 +294,7 @@ class Turn:
             {"sessionId": self._session.id, "toolCall": shown, "options": OPTIONS},
         )
 
-    def _go_on(self, call: _Call) -> None:
+    def _go_on(self, call: _DemoToolCall) -> None:
         """Do what can be done for a call without waiting."""
         if call.request is not None:
             self._hear_answer(call, call.request)
@@ -304,7 +304,7 @@ class Turn:
                 well = call.child.exit == 0
                 self._finish(call, "completed" if well else "failed", call.child.output)
 
-    def _hear_answer(self, call: _Call, request: int) -> None:
+    def _hear_answer(self, call: _DemoToolCall, request: int) -> None:
         reply = self._server.answers.pop(request, None)
         if reply is None and self._server.wire.open:
             return
@@ -323,20 +323,20 @@ class Turn:
         )
         self._start(call)
 
-    def _start(self, call: _Call) -> None:
+    def _start(self, call: _DemoToolCall) -> None:
         try:
-            call.child = Child(call.command, self._session.cwd)
+            call.child = ToolProcess(call.command, self._session.cwd)
         except OSError as problem:
             self._finish(call, "failed", f"it cannot be started: {problem}")
 
-    def _finish(self, call: _Call, status: str, output: str) -> None:
+    def _finish(self, call: _DemoToolCall, status: str, output: str) -> None:
         call.done = True
         self._outcomes.append(status)
         code = None if call.child is None else call.child.exit
         self._session.add("result", call=call.id, status=status, exit=code, output=output)
         self._server.update(self._session.id, tool_result(call.id, status, code, output))
 
-    def _end(self, calls: list[_Call]) -> None:
+    def _end(self, calls: list[_DemoToolCall]) -> None:
         """End what runs, kindly first, and tell of each call that it came to nothing."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             until = time.monotonic() + GRACE_S
@@ -357,7 +357,7 @@ class Turn:
                 self._finish(call, "failed", output + "cancelled")
 
 
-def _outputs(calls: list[_Call]) -> list[int]:
+def _outputs(calls: list[_DemoToolCall]) -> list[int]:
     return [call.child.fd for call in calls if call.child is not None and call.child.fd >= 0]
 
 

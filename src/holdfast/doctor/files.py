@@ -16,7 +16,7 @@ from holdfast.transcripts.sqlite_snapshot import copy_bytes
 BLOCK = 1 << 20
 
 
-class Mark(msgspec.Struct, frozen=True):
+class FileDigest(msgspec.Struct, frozen=True):
     """One file's content, by its digest, and what else is put back with it."""
 
     sha256: str
@@ -24,12 +24,12 @@ class Mark(msgspec.Struct, frozen=True):
     mode: int = 0o600
     mtime_ns: int = 0
 
-    def same(self, other: Mark | None) -> bool:
+    def same(self, other: FileDigest | None) -> bool:
         """Whether the bytes are the same."""
         return other is not None and (self.sha256, self.size) == (other.sha256, other.size)
 
 
-def mark(path: str) -> Mark | None:
+def digest_file(path: str) -> FileDigest | None:
     """A file as it is now, read with flat memory; None if there is none; OSError if it is no plain file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -44,15 +44,15 @@ def mark(path: str) -> Mark | None:
         while block := file.read(BLOCK):
             digest.update(block)
             size += len(block)
-    return Mark(digest.hexdigest(), size, stat.S_IMODE(what.st_mode), what.st_mtime_ns)
+    return FileDigest(digest.hexdigest(), size, stat.S_IMODE(what.st_mode), what.st_mtime_ns)
 
 
-def mark_of(data: bytes, mode: int = 0o600) -> Mark:
+def digest_bytes(data: bytes, mode: int = 0o600) -> FileDigest:
     """The mark that a file with these bytes would have."""
-    return Mark(hashlib.sha256(data).hexdigest(), len(data), mode)
+    return FileDigest(hashlib.sha256(data).hexdigest(), len(data), mode)
 
 
-def same(one: Mark | None, other: Mark | None) -> bool:
+def same_content(one: FileDigest | None, other: FileDigest | None) -> bool:
     """Whether both are the same bytes, or both are nothing."""
     return other is None if one is None else one.same(other)
 
@@ -60,7 +60,7 @@ def same(one: Mark | None, other: Mark | None) -> bool:
 # --- Putting whole files in place: under a temporary name first, and only over what is expected.
 
 
-def keep(path: str, to: str) -> Mark | None:
+def back_up(path: str, to: str) -> FileDigest | None:
     """Copy a file into a case, durable; its mark, or None if there is none to copy."""
     try:
         source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -73,7 +73,7 @@ def keep(path: str, to: str) -> Mark | None:
         _copy(source, to, path)
     finally:
         os.close(source)
-    kept = mark(to)
+    kept = digest_file(to)
     now = os.stat(path)
     if kept is None or (now.st_ino, now.st_size, now.st_mtime_ns) != (
         what.st_ino,
@@ -81,16 +81,16 @@ def keep(path: str, to: str) -> Mark | None:
         what.st_mtime_ns,
     ):
         raise errors.PlanChanged(f"{path} was written while it was copied; nothing was done")
-    return Mark(kept.sha256, kept.size, stat.S_IMODE(what.st_mode), what.st_mtime_ns)
+    return FileDigest(kept.sha256, kept.size, stat.S_IMODE(what.st_mode), what.st_mtime_ns)
 
 
-def put(kept: str, path: str, expected: Mark | None, wanted: Mark, temp: str) -> None:
+def replace_file(kept: str, path: str, expected: FileDigest | None, wanted: FileDigest, temp: str) -> None:
     """Make `path` hold what `kept` holds; PlanChanged if it is not as expected, and nothing is changed.
 
     With nothing expected the file is made by create-or-fail, else it is replaced in one move.
     """
     with durable_io.reported(path):
-        drop(temp)
+        remove_if_present(temp)
         source = os.open(kept, os.O_RDONLY | os.O_CLOEXEC)
         try:
             _copy(source, temp, path, wanted.mode)
@@ -103,34 +103,34 @@ def put(kept: str, path: str, expected: Mark | None, wanted: Mark, temp: str) ->
                 _create(temp, path)
             else:
                 _own(temp, path)
-                expect(path, expected)
+                require_unchanged(path, expected)
                 os.rename(temp, path)
         finally:
-            drop(temp)
+            remove_if_present(temp)
         durable_io.DISK.sync_dir(os.path.dirname(path))
 
 
-def remove(path: str, expected: Mark) -> None:
+def remove_file(path: str, expected: FileDigest) -> None:
     """Take a file away, of which there is a copy; PlanChanged if it is not as expected."""
-    expect(path, expected)
+    require_unchanged(path, expected)
     with durable_io.reported(path):
         os.unlink(path)
         durable_io.DISK.sync_dir(os.path.dirname(path))
 
 
-def expect(path: str, expected: Mark | None) -> None:
+def require_unchanged(path: str, expected: FileDigest | None) -> None:
     """PlanChanged unless the file is what it was."""
-    if not same(mark(path), expected):
+    if not same_content(digest_file(path), expected):
         raise errors.PlanChanged(f"{path} has changed since; it was left alone")
 
 
-def drop(path: str) -> None:
+def remove_if_present(path: str) -> None:
     """Take a file of ours away, if it is there."""
     with suppress(FileNotFoundError):
         os.unlink(path)
 
 
-def temp_of(path: str, case: str) -> str:
+def temp_path(path: str, case: str) -> str:
     """The temporary name of a file in one operation: known, so that nothing is left after a crash."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name[:200]}.holdfast-{case}")
@@ -160,7 +160,7 @@ def _copy(source: int, to: str, told: str, mode: int = 0o600) -> None:
             os.fchmod(target, mode)
             os.fsync(target)
         except BaseException:
-            drop(to)
+            remove_if_present(to)
             raise
         finally:
             os.close(target)

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 from holdfast import durable_io, errors, timestamps
 from holdfast.doctor import files, sqlite_rows
 from holdfast.doctor import receipts as cases
-from holdfast.doctor import undo as restoring
-from holdfast.doctor.files import Mark, mark, mark_of, same
-from holdfast.doctor.plan import Diagnosis, FileStep, Finding, Patient, Progress, Step
-from holdfast.doctor.receipts import Case, Intent, Item, Receipt
+from holdfast.doctor import restore as restoring
+from holdfast.doctor.files import FileDigest, digest_bytes, digest_file, same_content
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, FileStep, Progress, RepairTarget, Step
+from holdfast.doctor.receipts import Intent, OperationDir, Receipt, TouchedFile
 from holdfast.home import Home
 from holdfast.process.open_files import ENDINGS
 
 
-def stage(case: Case, found: Diagnosis, progress: Progress | None) -> Intent:
+def stage(case: OperationDir, found: Diagnosis, progress: Progress | None) -> Intent:
     """Backups of all that is touched, and what will be put in its place; on disk before the first step."""
     items = []
     for number, step in enumerate(found.steps):
@@ -43,11 +43,11 @@ def stage(case: Case, found: Diagnosis, progress: Progress | None) -> Intent:
     return intent
 
 
-def _stage_one(case: Case, number: int, step: Step) -> Item:
+def _stage_one(case: OperationDir, number: int, step: Step) -> TouchedFile:
     endings = ("",) if isinstance(step, FileStep) else ENDINGS
-    before = {ending: files.keep(step.path + ending, case.old(number, ending)) for ending in endings}
+    before = {ending: files.back_up(step.path + ending, case.old(number, ending)) for ending in endings}
     if not isinstance(step, FileStep):
-        return Item(
+        return TouchedFile(
             kind="database",
             path=step.path,
             before=before,
@@ -56,34 +56,34 @@ def _stage_one(case: Case, number: int, step: Step) -> Item:
             checks=list(step.checks),
         )
     was = before[""]
-    if not same(was, step.before):
+    if not same_content(was, step.before):
         raise errors.PlanChanged(f"{step.path} has changed since; nothing was done")
     after = None
     if step.content is not None:
         data = step.content()
-        after = mark_of(data, 0o600 if was is None else was.mode)
+        after = digest_bytes(data, 0o600 if was is None else was.mode)
         durable_io.create(case.new_bytes(number), [data])
-    return Item(kind="file", path=step.path, before=before, after={"": after}, findings=step.findings)
+    return TouchedFile(kind="file", path=step.path, before=before, after={"": after}, findings=step.findings)
 
 
 # --- Applying a plan: what was meant is on disk first, then each step, then the receipt; and undoing it.
 
 
-def apply(home: Home, patient: Patient, plan: str, progress: Progress | None = None) -> Receipt:
+def apply(home: Home, patient: RepairTarget, plan: str, progress: Progress | None = None) -> Receipt:
     """Do what the plan of that fingerprint says; PlanChanged if the state is not what it was made from."""
-    with alone(home, patient.path):
+    with exclusive(home, patient.path):
         _refuse_running(patient)
-        cases.sweep(home)
-        for case, intent in cases.pending(home, patient.path):
+        cases.remove_unstarted(home)
+        for case, intent in cases.interrupted_operations(home, patient.path):
             if intent.fingerprint == plan:
                 return _carry_out(case, intent, progress, again=True)
-            settle(case, intent)
+            finish_interrupted(case, intent)
         found = patient.look(progress)
         if found.fingerprint != plan:
             raise _changed(home, patient, plan)
         if not found.steps:
             raise errors.Refused(f"there is nothing in {patient.path} that the doctor can mend")
-        case = Case.new(home)
+        case = OperationDir.new(home)
         try:
             intent = stage(case, found, progress)
         except BaseException:
@@ -92,35 +92,35 @@ def apply(home: Home, patient: Patient, plan: str, progress: Progress | None = N
         return _carry_out(case, intent, progress)
 
 
-def look(home: Home, patient: Patient, progress: Progress | None = None) -> Diagnosis:
+def diagnose(home: Home, patient: RepairTarget, progress: Progress | None = None) -> Diagnosis:
     """What the patient shows, and operations on it that were cut short; nothing is changed."""
     found = patient.look(progress)
     unfinished = [
-        Finding(
+        DoctorFinding(
             code="repair_unfinished",
             subject=case.id,
             text=f"an operation of {intent.at} was cut short; --apply {intent.fingerprint} finishes it",
             evidence={"fingerprint": intent.fingerprint},
         )
-        for case, intent in cases.pending(home, patient.path)
+        for case, intent in cases.interrupted_operations(home, patient.path)
     ]
     return replace(found, unfinished=unfinished)
 
 
-def undo(home: Home, patient: Patient, receipt: Receipt) -> Receipt:
+def undo(home: Home, patient: RepairTarget, receipt: Receipt) -> Receipt:
     """Give back every file that the operation touched, byte for byte; refused if any has changed since."""
-    with alone(home, patient.path):
+    with exclusive(home, patient.path):
         _refuse_running(patient)
-        return give_back(Case(home, receipt.id), receipt)
+        return restore_files(OperationDir(home, receipt.id), receipt)
 
 
-def give_back(case: Case, receipt: Receipt) -> Receipt:
+def restore_files(case: OperationDir, receipt: Receipt) -> Receipt:
     """Undo it; the caller sees to it that nobody else is at these files."""
     if case.undone():
         raise errors.Refused(f"{receipt.id} was undone before")
     if receipt.sealed is not None:
         raise errors.Refused(f"{receipt.id} cannot be undone: {receipt.sealed}")
-    against = [why for item in receipt.items if (why := restoring.allowed(case, item))]
+    against = [why for item in receipt.items if (why := restoring.why_not(case, item))]
     if against:
         more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
         raise errors.Refused(
@@ -129,14 +129,14 @@ def give_back(case: Case, receipt: Receipt) -> Receipt:
         )
     case.begin_undo()
     for number, item in reversed(list(zip(receipt.numbers, receipt.items, strict=True))):
-        restoring.give_back(case, number, item)
+        restoring.restore_item(case, number, item)
     case.end_undo()
     return receipt
 
 
-def receipt_of(home: Home, name: str) -> Receipt:
+def load_receipt(home: Home, name: str) -> Receipt:
     """The receipt of that name; NotFound if there is none."""
-    case = Case(home, name)
+    case = OperationDir(home, name)
     found = case.receipt()
     if found is None and (intent := case.intent()) is not None:
         raise errors.Refused(
@@ -149,7 +149,7 @@ def receipt_of(home: Home, name: str) -> Receipt:
 
 
 @contextmanager
-def alone(home: Home, path: str) -> Iterator[None]:
+def exclusive(home: Home, path: str) -> Iterator[None]:
     """Be the only doctor at that folder, whichever home another one has; nothing is made in it."""
     durable_io.make_folder(os.path.join(home.path, cases.FOLDER))
     taken = []
@@ -170,14 +170,14 @@ def alone(home: Home, path: str) -> Iterator[None]:
             os.close(fd)
 
 
-def settle(case: Case, intent: Intent) -> Receipt | None:
+def finish_interrupted(case: OperationDir, intent: Intent) -> Receipt | None:
     """End an operation that was cut short: keep what was done whole, take back the rest."""
     done = [number for number, item in enumerate(intent.items) if _is_done(item)]
     for number, item in enumerate(intent.items):
         for ending in item.before:
-            files.drop(files.temp_of(item.path + ending, case.id))
+            files.remove_if_present(files.temp_path(item.path + ending, case.id))
         if number not in done and item.kind == "database" and _as_before(case, number, item):
-            restoring.give_back_database(case, number, item)
+            restoring.restore_database(case, number, item)
     if not done:
         case.remove()
         return None
@@ -185,9 +185,9 @@ def settle(case: Case, intent: Intent) -> Receipt | None:
     return _end(case, intent, done, problems if len(done) < len(intent.items) else [], again=True)
 
 
-def _changed(home: Home, patient: Patient, plan: str) -> errors.PlanChanged:
+def _changed(home: Home, patient: RepairTarget, plan: str) -> errors.PlanChanged:
     """Why a plan does not fit: it was carried out before, or something else has changed."""
-    for case in cases.cases(home):
+    for case in cases.all_operations(home):
         receipt = case.receipt()
         if receipt is None or (receipt.path, receipt.fingerprint) != (patient.path, plan) or case.undone():
             continue
@@ -201,7 +201,7 @@ def _changed(home: Home, patient: Patient, plan: str) -> errors.PlanChanged:
     )
 
 
-def _refuse_running(patient: Patient) -> None:
+def _refuse_running(patient: RepairTarget) -> None:
     signs = patient.running()
     if signs:
         raise errors.ProgramRunning(
@@ -209,7 +209,9 @@ def _refuse_running(patient: Patient) -> None:
         )
 
 
-def _carry_out(case: Case, intent: Intent, progress: Progress | None = None, again: bool = False) -> Receipt:
+def _carry_out(
+    case: OperationDir, intent: Intent, progress: Progress | None = None, again: bool = False
+) -> Receipt:
     """Every step that is not done yet; one that fails does not stop the rest."""
     done: list[int] = []
     problems: list[str] = []
@@ -234,55 +236,57 @@ def _carry_out(case: Case, intent: Intent, progress: Progress | None = None, aga
     return _end(case, intent, done, problems, again)
 
 
-def _put_file(case: Case, number: int, item: Item) -> None:
+def _put_file(case: OperationDir, number: int, item: TouchedFile) -> None:
     assert item.after is not None
     before, after = item.before[""], item.after[""]
-    files.drop(files.temp_of(item.path, case.id))
-    if same(mark(item.path), after):
+    files.remove_if_present(files.temp_path(item.path, case.id))
+    if same_content(digest_file(item.path), after):
         return  # done by a run that was cut short
     if after is None:
         assert before is not None
-        files.remove(item.path, before)
+        files.remove_file(item.path, before)
         return
     durable_io.make_folder(os.path.dirname(item.path))
-    files.put(case.new_bytes(number), item.path, before, after, files.temp_of(item.path, case.id))
-    files.expect(item.path, after)
+    files.replace_file(case.new_bytes(number), item.path, before, after, files.temp_path(item.path, case.id))
+    files.require_unchanged(item.path, after)
 
 
-def _change_rows(case: Case, number: int, item: Item, again: bool) -> None:
-    if again and sqlite_rows.made(item.path, item.checks):
+def _change_rows(case: OperationDir, number: int, item: TouchedFile, again: bool) -> None:
+    if again and sqlite_rows.is_applied(item.path, item.checks):
         return
     if again:
         if not _as_before(case, number, item):
             raise errors.PlanChanged(f"{item.path} has changed since; nothing was done")
-        restoring.give_back_database(case, number, item)
-    sqlite_rows.change(item.path, item.statements, None if again else item.before)
-    if not sqlite_rows.made(item.path, item.checks):
-        restoring.give_back_database(case, number, item)
+        restoring.restore_database(case, number, item)
+    sqlite_rows.apply_changes(item.path, item.statements, None if again else item.before)
+    if not sqlite_rows.is_applied(item.path, item.checks):
+        restoring.restore_database(case, number, item)
         raise errors.StoreUnreadable(f"{item.path} did not read back as written; it was put back", hint="")
 
 
-def _is_done(item: Item) -> bool:
+def _is_done(item: TouchedFile) -> bool:
     if item.kind == "file":
         assert item.after is not None
-        return same(mark(item.path), item.after[""])
-    return sqlite_rows.made(item.path, item.checks)
+        return same_content(digest_file(item.path), item.after[""])
+    return sqlite_rows.is_applied(item.path, item.checks)
 
 
-def _as_before(case: Case, number: int, item: Item) -> bool:
+def _as_before(case: OperationDir, number: int, item: TouchedFile) -> bool:
     """Whether a database's rows are those of its copy: a transaction that was cut short left no trace."""
-    with restoring.copy_of(case, number, item) as copy:
+    with restoring.database_copy(case, number, item) as copy:
         return sqlite_rows.same_rows(item.path, copy)
 
 
-def _only_ours(case: Case, number: int, item: Item) -> bool:
+def _only_ours(case: OperationDir, number: int, item: TouchedFile) -> bool:
     """Whether a database holds what it held before and our change, and nothing that others wrote."""
-    with restoring.copy_of(case, number, item) as copy:
-        sqlite_rows.change(copy, item.statements)
+    with restoring.database_copy(case, number, item) as copy:
+        sqlite_rows.apply_changes(copy, item.statements)
         return sqlite_rows.same_rows(item.path, copy)
 
 
-def _end(case: Case, intent: Intent, done: Sequence[int], problems: list[str], again: bool) -> Receipt:
+def _end(
+    case: OperationDir, intent: Intent, done: Sequence[int], problems: list[str], again: bool
+) -> Receipt:
     items, sealed = [], None
     for number in done:
         item = intent.items[number]
@@ -290,9 +294,9 @@ def _end(case: Case, intent: Intent, done: Sequence[int], problems: list[str], a
             if again and not _only_ours(case, number, item):
                 sealed = f"{item.path} was changed by others before the operation was finished"
             elif again:
-                sqlite_rows.tidy(item.path)
-            after: dict[str, Mark | None] = {"": mark(item.path)}
-            item = Item(
+                sqlite_rows.checkpoint(item.path)
+            after: dict[str, FileDigest | None] = {"": digest_file(item.path)}
+            item = TouchedFile(
                 kind="database", path=item.path, before=item.before, after=after, findings=item.findings
             )
         items.append(item)

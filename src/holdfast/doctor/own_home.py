@@ -10,12 +10,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from holdfast import config, errors, timestamps
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.doctor import files, operation
 from holdfast.doctor import receipts as cases
-from holdfast.doctor.files import mark
-from holdfast.doctor.plan import Diagnosis, Finding, Progress
-from holdfast.doctor.receipts import Case, Intent, Item, Receipt
+from holdfast.doctor.files import digest_file
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, Progress
+from holdfast.doctor.receipts import Intent, OperationDir, Receipt, TouchedFile
 from holdfast.home import Home
 from holdfast.process.open_files import ENDINGS
 from holdfast.recovery import database
@@ -39,18 +39,18 @@ BY_FILES = FILES_ONLY | {"mirror_torn", "mirror_damaged", "mirror_wrong_session"
 CUT_SHORT = "it was cut short; the old bytes are kept in {}"
 
 
-class Plan(NamedTuple):
+class HomePlan(NamedTuple):
     """What was seen, and the name that it goes by."""
 
     fingerprint: str
-    findings: Sequence[Finding]
+    findings: Sequence[DoctorFinding]
 
 
 async def diagnose(home: Home, location: Location) -> Diagnosis:
     """Look at everything, content included; nothing is changed, not even a lock file."""
     found = await _look_twice(home, location)
     shown = [
-        Finding(code=f.code, subject=f.subject, text=f.text, action=f.action, evidence=f.evidence)
+        DoctorFinding(code=f.code, subject=f.subject, text=f.text, action=f.action, evidence=f.evidence)
         for f in found
     ]
     state = finding.fingerprint(found)
@@ -103,11 +103,11 @@ async def apply(home: Home, location: Location, plan: str, progress: Progress | 
     found = await diagnose(home, location)
     if found.fingerprint != plan:
         raise errors.PlanChanged(f"the plan {plan} was made from another state of this home")
-    rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
+    rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()
     home.make()
-    with home.lock("doctor self"), operation.alone(home, home.path):
+    with home.lock("doctor self"), operation.exclusive(home, home.path):
         own = location.address if location.kind == "sqlite" else None
-        case, seen, intent = _begin(home, own, Plan(plan, found.findings))
+        case, seen, intent = _begin(home, own, HomePlan(plan, found.findings))
         store, report = await open_healed(location, home, rules, deep=True, progress=progress)
         await store.close()
         receipt = _end(intent, seen, dict(_signatures(home)), report.done, report.problems)
@@ -117,9 +117,9 @@ async def apply(home: Home, location: Location, plan: str, progress: Progress | 
     return receipt
 
 
-async def apply_in(store: BaseStore, home: Home, location: Location, plan: Plan) -> Receipt:
+async def apply_in_hub(store: BaseStore, home: Home, location: Location, plan: HomePlan) -> Receipt:
     """The same in a home that is in use, by who holds its lock; what the database had is not taken back."""
-    with operation.alone(home, home.path):
+    with operation.exclusive(home, home.path):
         case, seen, intent = await asyncio.to_thread(_begin, home, None, plan)
         named = {one.id for one in plan.findings}
         meant = [one for one in (await look(store, home, location, deep=True)).findings if one.id in named]
@@ -136,20 +136,22 @@ async def apply_in(store: BaseStore, home: Home, location: Location, plan: Plan)
 
 def undo(home: Home, receipt: Receipt) -> Receipt:
     """Give back the database and mirrors as they were; refused if any has changed since."""
-    with home.lock("doctor self"), operation.alone(home, home.path):
-        return operation.give_back(Case(home, receipt.id), receipt)
+    with home.lock("doctor self"), operation.exclusive(home, home.path):
+        return operation.restore_files(OperationDir(home, receipt.id), receipt)
 
 
-def _begin(home: Home, own: str | None, plan: Plan) -> tuple[Case, dict[str, Signature | None], Intent]:
+def _begin(
+    home: Home, own: str | None, plan: HomePlan
+) -> tuple[OperationDir, dict[str, Signature | None], Intent]:
     """Settle what was cut short, then stage this: backups first."""
-    for old, intent in cases.pending(home, home.path):
+    for old, intent in cases.interrupted_operations(home, home.path):
         old.write_receipt(_receipt(intent, [], sealed=CUT_SHORT.format(old.folder)))
-    case = Case.new(home)
+    case = OperationDir.new(home)
     seen = dict(_signatures(home))
     return case, seen, _stage(case, home, own, plan)
 
 
-def _stage(case: Case, home: Home, own: str | None, plan: Plan) -> Intent:
+def _stage(case: OperationDir, home: Home, own: str | None, plan: HomePlan) -> Intent:
     """Backups of the database, where that is `own`, and of every file that a finding is about."""
     items = []
     if own is not None:
@@ -171,16 +173,16 @@ def _stage(case: Case, home: Home, own: str | None, plan: Plan) -> Intent:
     return intent
 
 
-def _about(plan: Plan) -> Callable[[str], bool]:
+def _about(plan: HomePlan) -> Callable[[str], bool]:
     """Whether a finding is about a file."""
     subjects = tuple({f.subject for f in plan.findings})
     return lambda path: os.path.basename(path).startswith(subjects)
 
 
-def _kept(case: Case, number: int, kind: cases.Kind, path: str) -> Item:
+def _kept(case: OperationDir, number: int, kind: cases.Kind, path: str) -> TouchedFile:
     endings = ("",) if kind == "file" else ENDINGS
-    before = {ending: files.keep(path + ending, case.old(number, ending)) for ending in endings}
-    return Item(kind=kind, path=path, before=before)
+    before = {ending: files.back_up(path + ending, case.old(number, ending)) for ending in endings}
+    return TouchedFile(kind=kind, path=path, before=before)
 
 
 def _end(
@@ -190,7 +192,7 @@ def _end(
     done: Sequence[Done],
     problems: Sequence[str],
 ) -> Receipt:
-    items = [replace(item, after={"": mark(item.path)}) for item in intent.items]
+    items = [replace(item, after={"": digest_file(item.path)}) for item in intent.items]
     known = {item.path for item in items}
     sealed = None
     for path in sorted(set(now) | set(seen)):
@@ -198,7 +200,7 @@ def _end(
             continue
         if path in seen:
             sealed = f"{path} was mended too, and is not among the backups"
-        items.append(Item(kind="file", path=path, before={"": None}, after={"": mark(path)}))
+        items.append(TouchedFile(kind="file", path=path, before={"": None}, after={"": digest_file(path)}))
     receipt = _receipt(intent, items, sealed=sealed)
     return replace(
         receipt,
@@ -208,7 +210,7 @@ def _end(
     )
 
 
-def _receipt(intent: Intent, items: list[Item], sealed: str | None) -> Receipt:
+def _receipt(intent: Intent, items: list[TouchedFile], sealed: str | None) -> Receipt:
     return Receipt(
         id=intent.id,
         at=timestamps.now(),

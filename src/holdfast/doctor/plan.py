@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.doctor.files import Mark
+from holdfast.doctor.files import FileDigest
 
 Value = str | int | float | None
 
@@ -17,7 +17,7 @@ class FileStep(msgspec.Struct, frozen=True, kw_only=True):
     """A file's bytes become others; only if they are still what they were."""
 
     path: str
-    before: Mark | None  # None: there is no such file, and it is made by create-or-fail
+    before: FileDigest | None  # None: there is no such file, and it is made by create-or-fail
     content: Callable[[], bytes] | None  # what it shall hold, asked once; None: the file goes away
     findings: tuple[str, ...] = ()  # the ids of what this mends
     says: str = ""  # a name for the content that changes when it does; else the findings must tell
@@ -29,7 +29,7 @@ class FileStep(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode([kind, before, self.findings, self.says])
 
 
-class Statement(msgspec.Struct, frozen=True):
+class RowChange(msgspec.Struct, frozen=True):
     """One change of rows; the transaction is taken back if it changes another number of them."""
 
     sql: str
@@ -37,7 +37,7 @@ class Statement(msgspec.Struct, frozen=True):
     rows: int = 1
 
 
-class Check(msgspec.Struct, frozen=True):
+class RowCheck(msgspec.Struct, frozen=True):
     """A query, and what it gives once the change is made."""
 
     sql: str
@@ -53,8 +53,8 @@ class DatabaseStep(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     path: str
-    statements: Sequence[Statement]
-    checks: Sequence[Check]
+    statements: Sequence[RowChange]
+    checks: Sequence[RowCheck]
     findings: tuple[str, ...] = ()
 
     def identity(self) -> bytes:
@@ -71,7 +71,7 @@ Step = FileStep | DatabaseStep
 Progress = Callable[[int, int, str], None]  # done, of how many, what
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is not as it should be."""
 
     code: str
@@ -109,10 +109,10 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     target: str  # `self`, `hapi`, `hermes`
     path: str
-    findings: Sequence[Finding]
+    findings: Sequence[DoctorFinding]
     steps: Sequence[Step] = ()
     state: str = ""  # a digest of what was read, beyond what findings and steps say
-    unfinished: Sequence[Finding] = ()  # operations of ours that were cut short; no part of the state
+    unfinished: Sequence[DoctorFinding] = ()  # operations of ours that were cut short; no part of the state
 
     @property
     def plan(self) -> list[dict[str, str]]:
@@ -120,7 +120,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         return [{"finding": f.id, "action": f.action} for f in self.findings if f.action]
 
     @property
-    def shown(self) -> list[Finding]:
+    def shown(self) -> list[DoctorFinding]:
         """All that the user is told."""
         return [*self.unfinished, *self.findings]
 
@@ -148,7 +148,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 # --- What the doctor must know of a program to look at its files and mend them.
 
 
-class Patient(Protocol):
+class RepairTarget(Protocol):
     """One install of one program."""
 
     target: str  # the program's name, as on the command line

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from holdfast import durable_io, errors, ids, timestamps
-from holdfast.doctor.files import Mark
-from holdfast.doctor.plan import Check, Statement
+from holdfast.doctor.files import FileDigest
+from holdfast.doctor.plan import RowChange, RowCheck
 from holdfast.home import Home
 
 FOLDER = "doctor"
@@ -26,16 +26,16 @@ T = TypeVar("T")
 Kind = Literal["file", "database"]
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class TouchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """What one step touches: every file as it was, and as it is to be."""
 
     kind: Kind
     path: str
-    before: dict[str, Mark | None]  # by ending; a plain file has only ""
-    after: dict[str, Mark | None] | None = None  # None: not known before it is done
+    before: dict[str, FileDigest | None]  # by ending; a plain file has only ""
+    after: dict[str, FileDigest | None] | None = None  # None: not known before it is done
     findings: tuple[str, ...] = ()
-    statements: list[Statement] = []
-    checks: list[Check] = []
+    statements: list[RowChange] = []
+    checks: list[RowCheck] = []
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     fingerprint: str
     actions: dict[str, str]  # finding id: what is done about it
-    items: list[Item]
+    items: list[TouchedFile]
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     fingerprint: str
     actions: dict[str, str]
-    items: list[Item]  # in the order of the intent; of what was not done, nothing
+    items: list[TouchedFile]  # in the order of the intent; of what was not done, nothing
     numbers: list[int]  # which of the intent's items they are
     problems: list[str] = []
     kept: list[str] = []  # what was put aside besides, and stays there
@@ -82,7 +82,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Case:
+class OperationDir:
     """The folder of one operation."""
 
     def __init__(self, home: Home, name: str):
@@ -92,7 +92,7 @@ class Case:
         self.folder = os.path.join(home.path, FOLDER, name)
 
     @classmethod
-    def new(cls, home: Home) -> Case:
+    def new(cls, home: Home) -> OperationDir:
         """A fresh one, whose folder is made."""
         case = cls(home, ids.new(KIND))
         durable_io.make_folder(os.path.join(case.folder, "old"))
@@ -172,27 +172,27 @@ class Case:
             raise errors.StoreUnreadable(f"{self._name(name)} cannot be read: {problem}", hint="") from None
 
 
-def pending(home: Home, path: str) -> list[tuple[Case, Intent]]:
+def interrupted_operations(home: Home, path: str) -> list[tuple[OperationDir, Intent]]:
     """The operations on that install that were cut short, the oldest first."""
     found = []
-    for case in cases(home):
+    for case in all_operations(home):
         intent = case.intent()
         if intent is not None and intent.path == path and case.receipt() is None:
             found.append((case, intent))
     return sorted(found, key=lambda pair: pair[1].at)
 
 
-def sweep(home: Home) -> None:
+def remove_unstarted(home: Home) -> None:
     """Take away what operations left that were cut short before they had begun; for the one at work."""
-    for case in cases(home):
+    for case in all_operations(home):
         if case.intent() is None and case.receipt() is None:
             case.remove()
 
 
-def cases(home: Home) -> list[Case]:
+def all_operations(home: Home) -> list[OperationDir]:
     """All operations of this home."""
     try:
         names = sorted(os.listdir(os.path.join(home.path, FOLDER)))
     except FileNotFoundError:
         return []
-    return [Case(home, name) for name in names if name[:1] == KIND and ids.is_id("s" + name[1:], "s")]
+    return [OperationDir(home, name) for name in names if name[:1] == KIND and ids.is_id("s" + name[1:], "s")]

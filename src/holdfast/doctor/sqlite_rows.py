@@ -11,17 +11,19 @@ from typing import Any
 import apsw
 
 from holdfast import errors
-from holdfast.doctor.files import Mark
-from holdfast.doctor.plan import Check, Statement
+from holdfast.doctor.files import FileDigest
+from holdfast.doctor.plan import RowChange, RowCheck
 from holdfast.process.open_files import ENDINGS
 from holdfast.transcripts import sqlite_snapshot
 
 
-def change(path: str, statements: Sequence[Statement], before: dict[str, Mark | None] | None = None) -> None:
+def apply_changes(
+    path: str, statements: Sequence[RowChange], before: dict[str, FileDigest | None] | None = None
+) -> None:
     """Do them all or none, durable; PlanChanged if the files or rows are not what they were."""
     with _held(path) as db:
         db.execute("begin immediate")
-        if before is not None and not (before.get("-journal") or Mark("", 0)).size:
+        if before is not None and not (before.get("-journal") or FileDigest("", 0)).size:
             _expect(path, before)
         for statement in statements:
             db.execute(statement.sql, tuple(statement.values))
@@ -31,7 +33,7 @@ def change(path: str, statements: Sequence[Statement], before: dict[str, Mark | 
         _fold(db)
 
 
-def tidy(path: str) -> None:
+def checkpoint(path: str) -> None:
     """Bring all that is in its `-wal` into the database file, and let that be the only one."""
     with _held(path) as db:
         db.execute("begin immediate")
@@ -74,7 +76,7 @@ def _fold(db: apsw.Connection) -> None:
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
 
-def made(path: str, checks: Sequence[Check]) -> bool:
+def is_applied(path: str, checks: Sequence[RowCheck]) -> bool:
     """Whether the change is made, read back from the disk; of files at rest no copy is needed."""
     with ExitStack() as held:
         if sqlite_snapshot.is_at_rest(path):
@@ -85,7 +87,7 @@ def made(path: str, checks: Sequence[Check]) -> bool:
         return all(_given(db, check) == [tuple(row) for row in check.expected] for check in checks)
 
 
-def _given(db: apsw.Connection, check: Check) -> list[Any]:
+def _given(db: apsw.Connection, check: RowCheck) -> list[Any]:
     return db.execute(check.sql, tuple(check.values)).fetchall()
 
 
@@ -109,7 +111,7 @@ def _digest(path: str) -> str:
     return digest.hexdigest()
 
 
-def _expect(path: str, before: dict[str, Mark | None]) -> None:
+def _expect(path: str, before: dict[str, FileDigest | None]) -> None:
     for ending in ENDINGS[:2]:
         was = before.get(ending)
         try:

@@ -17,13 +17,13 @@ _PREFIXES: dict[Kind, tuple[str, ...]] = {
 }
 
 
-class Ignored(NamedTuple):
+class IgnoredDelivery(NamedTuple):
     """A delivery that nothing follows from."""
 
     why: str
 
 
-class Assigned(NamedTuple):
+class Assignment(NamedTuple):
     """An issue that was given to somebody."""
 
     repository: str  # owner/name
@@ -68,15 +68,15 @@ class _Payload(msgspec.Struct):
     sender: _User | None = None
 
 
-class _Beginning(msgspec.Struct):
+class _PayloadAction(msgspec.Struct):
     action: str = ""
 
 
-_beginning = msgspec.json.Decoder(_Beginning)
+_beginning = msgspec.json.Decoder(_PayloadAction)
 _payload = msgspec.json.Decoder(_Payload)
 
 
-def name(kind: Kind, headers: Mapping[str, str], what: str) -> str:
+def header_value(kind: Kind, headers: Mapping[str, str], what: str) -> str:
     """The header of that forge which says `event` or `delivery`."""
     for prefix in _PREFIXES[kind]:
         if found := headers.get(prefix + what):
@@ -84,14 +84,14 @@ def name(kind: Kind, headers: Mapping[str, str], what: str) -> str:
     raise BadInput(f"that is no delivery of {kind}: it has no header {_PREFIXES[kind][0]}{what}")
 
 
-def read(event: str, body: bytes) -> Assigned | Ignored:
+def read_delivery(event: str, body: bytes) -> Assignment | IgnoredDelivery:
     """What a delivery says; BadInput if it is not what such an event looks like."""
     if event != "issues":
-        return Ignored(f"the event {event[:100]!r} is not about issues")
+        return IgnoredDelivery(f"the event {event[:100]!r} is not about issues")
     try:
         action = _beginning.decode(body).action
         if action != "assigned":
-            return Ignored(f"the issue was {action[:100]!r}, not assigned")
+            return IgnoredDelivery(f"the issue was {action[:100]!r}, not assigned")
         return _assigned(_payload.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise BadInput(
@@ -100,12 +100,12 @@ def read(event: str, body: bytes) -> Assigned | Ignored:
         ) from None
 
 
-def _assigned(told: _Payload) -> Assigned | Ignored:
+def _assigned(told: _Payload) -> Assignment | IgnoredDelivery:
     issue = told.issue
     if issue.pull_request:
-        return Ignored("it is a pull request")
+        return IgnoredDelivery("it is a pull request")
     named = [told.assignee] if told.assignee else issue.assignees or []
-    return Assigned(
+    return Assignment(
         repository=told.repository.full_name,
         number=issue.number,
         title=issue.title,

@@ -18,12 +18,12 @@ from holdfast.settings import table, tables
 _PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")  # {{name}} stays as {name}
 
 
-def unknown(template: str, names: Collection[str]) -> list[str]:
+def unknown_names(template: str, names: Collection[str]) -> list[str]:
     """The places of a template that no text is known for."""
     return [found[2] for found in _PLACE.finditer(template) if found[2] and found[2] not in names]
 
 
-def fill(template: str, texts: Mapping[str, str]) -> str:
+def fill_template(template: str, texts: Mapping[str, str]) -> str:
     """The template with its places filled; what a text brings is never looked at again."""
     return _PLACE.sub(lambda found: texts[found[2]] if found[2] else f"{{{found[1]}}}", template)
 
@@ -65,7 +65,7 @@ _KINDS: tuple[Kind, ...] = ("github", "forgejo", "gitea")
 _HINT = "see docs/forges.md"
 
 
-class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PromptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a prompt is run; what a repository says comes first, then the user, then the forge."""
 
     agent: str | None = None
@@ -76,7 +76,7 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     template: str | None = None
 
 
-class _Table(Work, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _ForgeTable(PromptSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Kind | None = None
     secret: str | None = None
     secret_file: str | None = None
@@ -92,12 +92,12 @@ class Forge(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     secret: str
     senders: tuple[str, ...]  # whose assignments count; none: everybody's
-    users: dict[str, Work]
-    repositories: dict[str, Work]
-    default: Work
+    users: dict[str, PromptSettings]
+    repositories: dict[str, PromptSettings]
+    default: PromptSettings
 
 
-def read(config: Mapping[str, Any]) -> dict[str, Forge]:
+def read_forges(config: Mapping[str, Any]) -> dict[str, Forge]:
     """The forges of a config; BadInput names what is wrong with them."""
     written = tables("forges", config.get("forges", {}), _HINT)
     return {name: _forge(name, one) for name, one in written.items()}
@@ -107,13 +107,13 @@ def _forge(name: str, written: Any) -> Forge:
     where = f"config.toml: [forges.{name}]"
     if not _NAME.match(name):
         raise BadInput(f"{where}: a forge's name has only a-z, 0-9, - and _", hint=_HINT)
-    said = table(f"forges.{name}", written, _Table, _HINT)
+    said = table(f"forges.{name}", written, _ForgeTable, _HINT)
     kind = said.kind or next((known for known in _KINDS if known == name), None)
     if kind is None:
         raise BadInput(f"{where}: kind is missing: github, forgejo or gitea", hint=_HINT)
     if not said.users:
         raise BadInput(f"{where}: it needs a [forges.{name}.users.LOGIN]: whose issues are meant", hint=_HINT)
-    default = Work(**{field: getattr(said, field) for field in Work.__struct_fields__})
+    default = PromptSettings(**{field: getattr(said, field) for field in PromptSettings.__struct_fields__})
     _check(f"forges.{name}", default)
     users = {login: _work(f"forges.{name}.users.{login}", one) for login, one in said.users.items()}
     for login, user in users.items():
@@ -137,16 +137,16 @@ def _forge(name: str, written: Any) -> Forge:
     )
 
 
-def _work(name: str, written: Any) -> Work:
+def _work(name: str, written: Any) -> PromptSettings:
     """The table of a user or a repository."""
-    work = table(name, written, Work, _HINT)
+    work = table(name, written, PromptSettings, _HINT)
     _check(name, work)
     return work
 
 
-def _check(name: str, work: Work) -> None:
+def _check(name: str, work: PromptSettings) -> None:
     where = f"config.toml: [{name}]"
-    if work.template is not None and (odd := unknown(work.template, NAMES)):
+    if work.template is not None and (odd := unknown_names(work.template, NAMES)):
         raise BadInput(f"{where}: the template has {{{odd[0]}}}; known are {', '.join(NAMES)}", hint=_HINT)
     if work.template is not None and not work.template.strip():
         raise BadInput(f"{where}: the template is empty", hint=_HINT)
@@ -156,7 +156,7 @@ def _check(name: str, work: Work) -> None:
         raise BadInput(f"{where}: cwd must be a whole path, as /home/me/src or ~/src", hint=_HINT)
 
 
-def _secret(where: str, said: _Table) -> str:
+def _secret(where: str, said: _ForgeTable) -> str:
     if (said.secret is None) == (said.secret_file is None):
         raise BadInput(f"{where}: it needs a secret or a secret_file, and not both", hint=_HINT)
     secret = said.secret

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from holdfast import errors, timestamps
-from holdfast.forges.webhook import Turns
+from holdfast.forges.webhook import NamedLocks
 from holdfast.home import Home
 from holdfast.hub.streaming.feed import Feed
 from holdfast.recovery.findings import Done, Report
@@ -107,7 +107,7 @@ class Hub:
         self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
         self.adoptable: Recent[list[tuple[str, int]]] = Recent(ADOPTABLE_S)
         self.lists: Recent[bytes] = Recent(LIST_S, 32)
-        self.deliveries = Turns()
+        self.deliveries = NamedLocks()
         self.requests: Counter[int] = Counter()  # answered, by status
         self._open = asyncio.Event()
         self._context: Context | None = None

@@ -6,29 +6,29 @@ import os
 from collections.abc import Callable, Mapping
 
 from holdfast import errors
-from holdfast.doctor.plan import Patient
+from holdfast.doctor.plan import RepairTarget
 
 
-def _hapi(path: str, env: Mapping[str, str], chosen: Mapping[str, str]) -> Patient:
+def _hapi(path: str, env: Mapping[str, str], chosen: Mapping[str, str]) -> RepairTarget:
     from holdfast.peers.hapi.install import HapiInstall
 
     return HapiInstall(path, env, chosen)
 
 
-def _hermes(path: str, env: Mapping[str, str], chosen: Mapping[str, str]) -> Patient:
+def _hermes(path: str, env: Mapping[str, str], chosen: Mapping[str, str]) -> RepairTarget:
     from holdfast.peers.hermes.install import HermesInstall
 
     return HermesInstall(path, env)
 
 
-Make = Callable[[str, Mapping[str, str], Mapping[str, str]], Patient]
+MakeTarget = Callable[[str, Mapping[str, str], Mapping[str, str]], RepairTarget]
 
-PATIENTS: dict[str, Make] = {"hapi": _hapi, "hermes": _hermes}
+INSTALLS: dict[str, MakeTarget] = {"hapi": _hapi, "hermes": _hermes}
 
 
-def patient(
+def repair_target(
     target: str, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None
-) -> Patient:
+) -> RepairTarget:
     """The install of that program at that path; NotFound if nothing is there.
 
     `chosen`: the token that a person named for a session, where several could be meant.
@@ -38,4 +38,4 @@ def patient(
         raise errors.NotFound(
             f"there is nothing at {path}", hint=f"name {target}'s home (usually ~/.{target}) or its database"
         )
-    return PATIENTS[target](real, env, chosen or {})
+    return INSTALLS[target](real, env, chosen or {})

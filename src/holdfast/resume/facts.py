@@ -104,7 +104,7 @@ async def gather(
     token, revoked = _token(await source.tokens(session), agent.name)
     tasks = [task for task in await source.tasks(session=session) if task.id != but]
     log = await _log(source, session)
-    said = log_evidence.read(log, tasks, token)
+    said = await asyncio.to_thread(log_evidence.read, log, tasks, token)
     idle = (*ACTIVE, *(() if but is not None else ("queued",)))  # those behind the one that asks do not count
     facts = Facts(
         session=session,

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import Task
 from holdfast.model.token import Token
-from holdfast.transcripts.dedupe import Known, Said
+from holdfast.transcripts.dedupe import KnownEvents, Wording
 
 # The codes of notices that a verdict rests on.
 ATTEMPT, RESUMED, OTHER = "resume_attempt", "resumed", "other_conversation"
@@ -134,14 +134,14 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 def gap(
-    shown: Iterable[Event], stored: Iterable[NewEvent], said: Said | None = None, cut: str | None = None
+    shown: Iterable[Event], stored: Iterable[NewEvent], said: Wording | None = None, cut: str | None = None
 ) -> list[Gap]:
     """The prompts, calls and results of our log that the store has not, the first ones.
 
     A call whose end the agent never told is a call only: there is no result to remember. `cut` is the task
     whose turn a copy leaves out.
     """
-    known = Known(said)
+    known = KnownEvents(said)
     for event in stored:
         if not _is_made_up(event):
             known.add(event)
@@ -151,10 +151,10 @@ def gap(
 
 
 def leaves_out(
-    task: str, shown: Iterable[Event], stored: Iterable[NewEvent], turns: int, said: Said | None = None
+    task: str, shown: Iterable[Event], stored: Iterable[NewEvent], turns: int, said: Wording | None = None
 ) -> bool:
     """Whether a copy of so many turns of the store is without the prompt of that task."""
-    known, number = Known(said), 0
+    known, number = KnownEvents(said), 0
     for event in stored:
         if event.kind == "user":
             number += 1

@@ -11,7 +11,7 @@ from holdfast.model.task import ENDED
 from holdfast.resume import log_evidence
 from holdfast.resume.environment import Process
 from holdfast.resume.facts import Facts
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 Evidence = dict[str, Any]
 Shows = Callable[[Facts], list[Evidence]]  # none: it does not apply
@@ -209,7 +209,7 @@ def agreement(facts: Facts) -> list[Evidence]:
     return [shown]
 
 
-def _shown(facts: Facts, problem: Problem) -> Evidence:
+def _shown(facts: Facts, problem: TranscriptProblem) -> Evidence:
     path = facts.store.path if facts.store is not None else None
     return {PROBLEM: problem.code, "what": problem.text, "path": path, **problem.evidence}
 

@@ -15,7 +15,13 @@ from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.resume.environment import Process
 from holdfast.resume.log_evidence import Gap, gap, leaves_out
-from holdfast.transcripts.reader import Inspection, Place, Problem, Reader, Worded
+from holdfast.transcripts.reader import (
+    HasOwnWording,
+    Inspection,
+    SessionRef,
+    TranscriptProblem,
+    TranscriptReader,
+)
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +42,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 def look(
     agent: Agent,
-    reader: Reader,
+    reader: TranscriptReader,
     env: Mapping[str, str],
     home: Home,
     native_id: str,
@@ -51,7 +57,7 @@ def look(
         return _look(agent, reader, reader.root(env), home, native_id, shown, cut)
     except Exception as problem:
         log.exception("the store of %s cannot be read", agent.name)
-        said = Problem(UNREADABLE, f"its store cannot be read: {type(problem).__name__}: {problem}")
+        said = TranscriptProblem(UNREADABLE, f"its store cannot be read: {type(problem).__name__}: {problem}")
         return Seen(
             Inspection(agent=agent.name, native_id=native_id, path=None, sound=False, problems=[said])
         )
@@ -64,7 +70,7 @@ def is_whole(store: Inspection) -> bool:
 
 def _look(
     agent: Agent,
-    reader: Reader,
+    reader: TranscriptReader,
     root: str,
     home: Home,
     native_id: str,
@@ -84,7 +90,7 @@ def _look(
     store = msgspec.structs.replace(found, problems=problems, sound=sound, cwd=cwd)
     if len(places) != 1:
         return Seen(store, owners, tools)
-    said = reader.said if isinstance(reader, Worded) else None
+    said = reader.said if isinstance(reader, HasOwnWording) else None
     turns = store.last_complete or 0
     if cut is not None and not leaves_out(cut, shown, reader.events(places[0]), turns, said):
         cut = None
@@ -93,18 +99,20 @@ def _look(
     return Seen(store, owners, tools, gaps, can_fork, fork_at)
 
 
-def _parted(problems: list[Problem]) -> bool:
+def _parted(problems: list[TranscriptProblem]) -> bool:
     return any(problem.code in ("shrunk", "rewritten", "missing") for problem in problems)
 
 
-def _processes(problems: list[Problem], code: str) -> tuple[Process, ...]:
+def _processes(problems: list[TranscriptProblem], code: str) -> tuple[Process, ...]:
     named: list[dict[str, Any]] = [
         process for problem in problems if problem.code == code for process in problem.evidence["processes"]
     ]
     return tuple(Process(int(process["pid"]), str(process["command"])) for process in named)
 
 
-def _fork(agent: Agent, reader: Reader, place: Place, store: Inspection) -> tuple[bool, str | None]:
+def _fork(
+    agent: Agent, reader: TranscriptReader, place: SessionRef, store: Inspection
+) -> tuple[bool, str | None]:
     """Whether it can be forked after its last whole turn, and at which record where turns came behind it."""
     if agent.forks is None or store.last_complete is None:
         return False, None
@@ -118,7 +126,7 @@ def _fork(agent: Agent, reader: Reader, place: Place, store: Inspection) -> tupl
     return record is not None, record
 
 
-def _end_of(reader: Reader, place: Place, turn: int) -> str | None:
+def _end_of(reader: TranscriptReader, place: SessionRef, turn: int) -> str | None:
     """The record that has the last words of a turn."""
     number, found = 0, None
     for event in reader.events(place):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.task import Owner
 from holdfast.settings import Settings
@@ -21,7 +21,7 @@ class Context(NamedTuple):
 
     store: Store
     home: Home
-    registry: Registry
+    registry: AgentRegistry
     settings: Settings
     watch: Watch
     owner: Owner

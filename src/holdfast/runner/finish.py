@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast import durable_io
 from holdfast.agents.base import Agent
-from holdfast.agents.driver import Final, Job
+from holdfast.agents.driver import AgentJob, FinalResult
 from holdfast.model.changes import Deliver, SetStatus
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import NewEvent
@@ -27,7 +27,7 @@ from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
 from holdfast.store.types import Store
 from holdfast.transcripts import importer
-from holdfast.transcripts.dedupe import Known
+from holdfast.transcripts.dedupe import KnownEvents
 
 MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took it
 
@@ -35,7 +35,7 @@ MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took 
 class Facts(NamedTuple):
     """What is known when an agent's process is gone and its stdout is read to the end."""
 
-    final: Final | None
+    final: FinalResult | None
     exit: int | None  # as the shim recorded it; None: nobody saw its end
     accepted: bool  # the agent had taken the prompt
     tries: int = 1  # launches so far, this one included
@@ -119,7 +119,7 @@ async def ask(
 
 
 async def _ask(
-    context: Context, task: Task, agent: Agent, native_id: str, rest: Sequence[Entry], known: Known
+    context: Context, task: Task, agent: Agent, native_id: str, rest: Sequence[Entry], known: KnownEvents
 ) -> Told:
     found = await replay.place_of(context, agent, native_id)
     if found is None:
@@ -164,7 +164,7 @@ STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
 class Settling:
     """Ends one task."""
 
-    def __init__(self, task: Task, job: Job, spool: Spool, journal: Journal):
+    def __init__(self, task: Task, job: AgentJob, spool: Spool, journal: Journal):
         self._task = task
         self._job = job
         self._spool = spool

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast import errors, timestamps
-from holdfast.agents.base import Agent, Launch
+from holdfast.agents.base import Agent, AgentLaunch
 from holdfast.agents.discovery import find
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 from holdfast.git import worktree
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
@@ -218,8 +218,8 @@ class Plan(NamedTuple):
     """All of a launch but the launching."""
 
     agent: Agent
-    job: Job
-    launch: Launch
+    job: AgentJob
+    launch: AgentLaunch
     env: dict[str, str]
     chosen: bool  # the job's native id is one that we chose for a new conversation
 
@@ -250,7 +250,7 @@ async def plan(context: Context, task: Task, session: Session) -> Plan:
     cwd = await folder(session)
     native_id, resume = await _conversation(context, task, session, agent)
     fork = fork_of(task)
-    job = Job(
+    job = AgentJob(
         agent=agent.name,
         session=session.id,
         task=task.id,

@@ -113,11 +113,13 @@ class Family:
             self._remember(tree.descendants(sight.table, agent.pid))
 
     async def end_input(self) -> None:
-        """End the agent's stdin, told without its folder: the relay carries the mark too."""
+        """End the agent's stdin without its folder: relay and keeper carry the mark too."""
         sight = await self._watchman.look()
-        for pid, mark in sight.marks.items():
-            if mark == self._task and sight.table[pid].command.endswith(RELAY):
-                kill.ask(sight.table[pid], signal.SIGKILL)
+        ours = [sight.table[pid] for pid, mark in sight.marks.items() if mark == self._task]
+        relays = [process for process in ours if process.command.endswith(RELAY)]
+        pids = {process.pid for process in relays}
+        for process in sorted(relays, key=lambda one: one.ppid in pids):  # the keeper before its relay
+            kill.ask(process, signal.SIGKILL)
 
     async def survivors(self) -> list[Process]:
         """What runs now of the task, besides the shim and the relay."""
@@ -147,7 +149,9 @@ class Family:
 
     def _belonging(self, sight: Sight) -> list[Process]:
         shim, agent = self._spool.shim(), self._spool.agent()
-        ours = {ident.pid for ident in (shim, self._spool.relay()) if ident is not None}
+        relays = (self._spool.relay_keeper(), self._spool.relay())
+        ours = {ident.pid for ident in (shim, *relays) if ident is not None}
+        ours |= {p.pid for p in sight.table.values() if p.ppid in ours and p.command.endswith(RELAY)}
         if shim is not None:  # its helpers, such as the `mv` that tells of the end
             alone = None if agent is None else agent.pid
             ours |= {p.pid for p in sight.table.values() if p.ppid == shim.pid and p.pid != alone}

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from holdfast import errors, timestamps
-from holdfast.agents.driver import Driver, Out
+from holdfast.agents.driver import Driver, DriverOutput
 from holdfast.model.changes import Change, Deliver
 from holdfast.model.commit import Commit, Entry, prepare
 from holdfast.model.event import Event, NewEvent
@@ -158,7 +158,7 @@ class Journal:
                 entries, sends = [], []
         await self._put(entries, sends)
 
-    async def put(self, out: Out) -> None:
+    async def put(self, out: DriverOutput) -> None:
         """Commit and send what follows from something other than a line."""
         entries = [
             dressed for entry in out.entries for dressed in self._dressed(entry, timestamps.now(), False)
@@ -205,7 +205,7 @@ class Journal:
         stored = await self._store.task(self.task.id)
         return stored.status in ENDED or (not last and stored.spool >= self._offset > self._committed)
 
-    def _heard(self, line: Line) -> Out:
+    def _heard(self, line: Line) -> DriverOutput:
         if line.data is not None:
             return self.driver.hear(line.data)
         self.kept = True
@@ -215,7 +215,7 @@ class Journal:
             "bytes": line.end - line.start,
             "offset": line.start,  # where it is in the spool, which is kept for it
         }
-        return Out(entries=[NewEvent("notice", body)])
+        return DriverOutput(entries=[NewEvent("notice", body)])
 
     def _dressed(self, entry: NewEvent | Change, at: str, known: bool) -> list[Entry]:
         """An entry with its time, a tool's duration, and a note of each pull request it shows."""

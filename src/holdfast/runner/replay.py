@@ -14,10 +14,10 @@ from holdfast.model.event import NewEvent
 from holdfast.model.task import Task
 from holdfast.runner.context import Context
 from holdfast.transcripts import importer
-from holdfast.transcripts.reader import Place, Reader
+from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
 if TYPE_CHECKING:
-    from holdfast.transcripts.backups import Native
+    from holdfast.transcripts.backups import TranscriptBackup
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ async def _read(context: Context, task: Task, native_id: str, read: Callable[[],
         return None
 
 
-def _copied(context: Context, agent: Agent, native_id: str) -> tuple[Reader, Place] | None:
+def _copied(context: Context, agent: Agent, native_id: str) -> tuple[TranscriptReader, SessionRef] | None:
     """Where it is, once it is copied; None if it is nowhere, or our log has all of it."""
     found = _find(context, agent, native_id)
     if found is None:
@@ -85,18 +85,22 @@ async def keep(context: Context, agent: Agent, native_id: str, *, level: bool) -
         log.exception("the transcript of %s session %s was not copied", agent.name, native_id)
 
 
-def _native(context: Context, agent: Agent, native_id: str, reader: Reader) -> Native:
-    from holdfast.transcripts.backups import Native  # late: no run waits for it before its agent has started
+def _native(context: Context, agent: Agent, native_id: str, reader: TranscriptReader) -> TranscriptBackup:
+    from holdfast.transcripts.backups import (
+        TranscriptBackup,  # late: no run waits for it before its agent has started
+    )
 
-    return Native(context.home.native(agent.name, native_id), native_id, reader)
+    return TranscriptBackup(context.home.native(agent.name, native_id), native_id, reader)
 
 
-async def place_of(context: Context, agent: Agent, native_id: str) -> tuple[Reader, Place] | None:
+async def place_of(
+    context: Context, agent: Agent, native_id: str
+) -> tuple[TranscriptReader, SessionRef] | None:
     """The one place where the agent keeps that conversation, if there is just one."""
     return await asyncio.to_thread(_find, context, agent, native_id)
 
 
-def _find(context: Context, agent: Agent, native_id: str) -> tuple[Reader, Place] | None:
+def _find(context: Context, agent: Agent, native_id: str) -> tuple[TranscriptReader, SessionRef] | None:
     if agent.history is None:
         return None
     reader = agent.history()

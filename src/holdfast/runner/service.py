@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast import config, durable_io, errors, settings
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.process import identity
 from holdfast.recovery.findings import Report
@@ -40,7 +40,7 @@ async def opened(
     """A home that is healed if nobody works in it yet, and open for work; `told` hears what was healed."""
     written = config.load(home)
     chosen = settings.read(written)
-    registry = Registry.from_config(written.get("agents", {}))
+    registry = AgentRegistry.from_config(written.get("agents", {}))
     home.make()
     path = os.path.join(home.path, "workers.lock")
     with durable_io.reported(path):
@@ -60,7 +60,7 @@ async def opened(
 async def _store(
     home: Home,
     location: Location,
-    registry: Registry,
+    registry: AgentRegistry,
     lock: int,
     told: Callable[[Report], None] | None,
 ) -> BaseStore:

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import durable_io, errors, timestamps
 from holdfast.agents import driver as drivers
-from holdfast.agents.driver import Driver, Job
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
 from holdfast.git import worktree as folder
 from holdfast.git.commands import Changes
@@ -28,15 +28,16 @@ from holdfast.model.token import current
 from holdfast.runner import finish as unseen
 from holdfast.runner import launch as beginning
 from holdfast.runner import launch as launching
-from holdfast.runner import replay, sessions
+from holdfast.runner import replay, sessions, stdio_watch
 from holdfast.runner.context import Context
 from holdfast.runner.control import Requests, Stopping, requests
 from holdfast.runner.finish import Facts, Settling, Told, ending, refusal
 from holdfast.runner.processes import Family, Watchman
 from holdfast.runner.recorder import PASSING, Journal
+from holdfast.runner.stdio_watch import RelayWatch
 from holdfast.spool import archive, task_dir
 from holdfast.spool.outbox import Outbox, close_input
-from holdfast.spool.tail import Tail
+from holdfast.spool.tail import Shrunk, Tail
 from holdfast.spool.task_dir import Spool
 from holdfast.spool.watch import Handle
 from holdfast.store.types import Store
@@ -127,6 +128,7 @@ class TaskRun:
         self._handle: Handle | None = None
         self._news = True  # somebody may have asked something of it before we came
         self._looked = 0.0
+        self._checked_relay = 0.0
 
     def wake(self) -> None:
         """Somebody asked something of this task."""
@@ -169,7 +171,7 @@ class TaskRun:
         elif not self._begun:
             task_dir.retire(self._spool)  # of a launch before this one, which gave the prompt back
         elif (note := self._spool.launch()) and "job" in note:
-            await self._ready(msgspec.convert(note["job"], Job), bool(note["listens"]))
+            await self._ready(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
             return True
         else:
             await self._lose(f"{self._spool.note} is gone")
@@ -234,7 +236,7 @@ class TaskRun:
                 raise
             raise errors.BadInput(f"{plan.agent.title} cannot be started so: {problem}") from problem
 
-    async def _ready(self, job: Job, listens: bool, first: list[Entry] | None = None) -> None:
+    async def _ready(self, job: AgentJob, listens: bool, first: list[Entry] | None = None) -> None:
         """All that drives the process; `first` is committed before anything is sent."""
         self._agent = self._context.registry.get(job.agent)
         assert self._agent.driver is not None
@@ -243,11 +245,12 @@ class TaskRun:
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
         self._journal = Journal(self._context.store, self.task, self._driver, self._outbox, past)
-        self._tail = Tail(self._spool.stdout)
+        self._tail = Tail(self._spool.stdout, self._spool.lost())
         self._handle = self._context.watch.add(self._spool.path)
         if first:
             await self._journal.commit(first)
         self._journal.open()
+        await self._check_stdout()
 
     async def _refuse(self, problem: errors.HoldfastError) -> None:
         """It could not be launched: say why, and end it."""
@@ -257,10 +260,30 @@ class TaskRun:
         if os.path.isdir(self._spool.path) and self._spool.prevent():
             task_dir.discard(self._spool)
 
+    async def _check_stdout(self) -> None:
+        """Notice an output file that was cut while nobody read it.
+
+        A driver that did not hear the beginning cannot follow the rest: it would wait for a final word for
+        ever. So the agent's input is closed, and the agent leaves when it is done.
+        """
+        found = self._spool.lost() + os.stat(self._spool.stdout).st_size
+        if found < self.task.spool:
+            why = f"the log knows {self.task.spool:,} bytes of it, and the file has {found:,}"
+            await self._restart_stdout(self.task.spool, why)
+        if self._spool.lost() and self._journal.listens:
+            await self._journal.fence()
+            close_input(self._spool)
+
+    async def _restart_stdout(self, lost: int, why: str) -> None:
+        self._spool.record_lost(lost)
+        self._tail.restart(lost)
+        await self._journal.commit([stdio_watch.shrunk(self.task.id, lost, why)])
+
     # --- following
 
     async def _follow(self) -> None:
         assert self._handle is not None
+        self._relays = RelayWatch(self._spool, self._family, self.task.id) if self._journal.listens else None
         self._stopping = Stopping(
             self.task, self._spool, self._family, self._journal, self._context.settings.run
         )
@@ -277,6 +300,7 @@ class TaskRun:
                 return
             await self._stopping.press()
             await self._look()
+            await self._check_relay()
             if more:
                 await asyncio.sleep(0)
             else:
@@ -287,6 +311,15 @@ class TaskRun:
 
         What an earlier run has heard comes first and alone: what was asked of the task since comes after it.
         """
+        try:
+            return await self._take_next()
+        except Shrunk as problem:
+            if (torn := self._tail.finish()) is not None:
+                await self._journal.hear([torn], timestamps.now())
+            await self._restart_stdout(self._tail.offset, str(problem))
+            return True
+
+    async def _take_next(self) -> bool:
         if not self._tail.behind():
             return False
         past = self.task.spool - self._tail.offset
@@ -318,12 +351,22 @@ class TaskRun:
             self._looked = time.monotonic()
             await self._family.note()
 
+    async def _check_relay(self, at_end: bool = False) -> None:
+        """Record what happened to the relay; a look costs a few small reads."""
+        due = at_end or time.monotonic() - self._checked_relay >= LOOK_S
+        if self._relays is None or not due:
+            return
+        self._checked_relay = time.monotonic()
+        if events := self._relays.news():
+            await self._journal.commit(events)
+
     # --- ending
 
     async def _settle(self) -> None:
         last = self._tail.finish()
         if last is not None:
             await self._journal.hear([last], self._moment())
+        await self._check_relay(at_end=True)
         cancelled_by = self._stopping.cancelled_by
         if cancelled_by is not None:
             await self._stopping.end_all()

@@ -38,7 +38,7 @@ def compress(spool: Spool, disk: Disk = DISK) -> None:
     """
     for path in (spool.sent, spool.stderr, spool.stdout):
         _compress(path, disk)
-    for path in (spool.stdin, spool.agent_file, spool.relay_file, spool.exit_part):
+    for path in (spool.stdin, spool.agent_file, spool.relay_file, spool.relays_file, spool.exit_part):
         with suppress(FileNotFoundError):
             disk.unlink(path)
     for path in durable_io.old_temps(spool.path, time.time()):

@@ -71,17 +71,26 @@ class Outbox:
 
 
 def close_input(spool: Spool) -> Ident | None:
-    """End the relay, so that the agent's stdin ends; as often as you like.
+    """End the relay for good, so that the agent's stdin ends; safe to repeat. Gives the relay that was ended.
 
-    A relay that has not yet recorded itself is kept from starting. Gives the relay that was ended.
+    A keeper that has not yet recorded itself is kept from starting. A relay that has not yet recorded itself
+    ends on its own: it looks for the fifo's name after that.
     """
     if spool.prevent_relay():
         return None
     deadline = time.monotonic() + _RECORDING_S
-    relay = spool.relay()
-    while relay is None and os.path.getsize(spool.relay_file) == 0 and time.monotonic() < deadline:
+    keeper = spool.relay_keeper()
+    while keeper is None and os.path.getsize(spool.relay_file) == 0 and time.monotonic() < deadline:
         time.sleep(0.001)
-        relay = spool.relay()
+        keeper = spool.relay_keeper()
+    if spool.relay_is_gone():
+        return None  # the fifo keeps its name: the input was not closed, it was lost
+    spool.end_relays()
+    if keeper is not None and identity.is_alive(*keeper):
+        ask(keeper, signal.SIGKILL)  # before the relay, or it would start another
+    relay = spool.relay()
+    if relay == keeper:  # version 1: the relay had no keeper
+        return relay
     if relay is not None and identity.is_alive(*relay) and ask(relay, signal.SIGKILL):
         return relay
     return None

@@ -1,11 +1,11 @@
 # Runs one agent with its stdio on disk, and records how it ended.
-# In the task's folder: sh shim.sh CWD MV TAIL TAIL_OPTION COMMAND…; no TAIL: the agent is not spoken to.
+# In the task's folder: sh shim.sh CWD MV KEEPER PYTHON RELAY COMMAND…; no KEEPER: the agent is not spoken to.
 # All of it is in braces, so that it is read whole before any of it runs: the file may be replaced meanwhile.
 # What is assigned to a name that the environment has would reach the agent: hence the odd names.
 {
 trap : HUP INT TERM # not '': the agent would inherit that
 
-# set -C: a file that is there is never written over, so who makes `shim`, `relay` or `agent` first has won.
+# set -C: a file that is there is never written over, so whoever creates `shim` or `agent` first has won.
 _hf_record='
 set -C
 _hf_stat=$$
@@ -17,16 +17,15 @@ unset _hf_stat _hf_file
 if [ -e /dev/fd/1 ] && ! [ /dev/fd/1 -ef stdout ]; then exit 125; fi
 _hf_file=shim
 eval "$_hf_record"
-_hf_cwd=$1 _hf_mv=$2 _hf_tail=$3 _hf_option=$4 _hf_relay=
-shift 4
+_hf_cwd=$1 _hf_mv=$2 _hf_script=$3 _hf_python=$4 _hf_program=$5 _hf_keeper=
+shift 5
 exec 3>&2 2>/dev/null # a shell says "Killed" of its children; that is not the agent's
 
-if [ -n "$_hf_tail" ] && [ -p stdin ]; then
+if [ -n "$_hf_script" ] && [ -p stdin ]; then
   # Both ends without waiting for the other: whichever of relay and agent fails to start, the other is not stuck.
-  exec 9<>stdin 8<stdin 7>stdin 9<&-
-  /bin/sh -c "_hf_file=relay$_hf_record"'exec "$@"' relay \
-    "$_hf_tail" ${_hf_option:+"$_hf_option"} -n +1 -f sent </dev/null >&7 7>&- 8<&- 3>&- &
-  _hf_relay=$!
+  exec 9<>stdin 8<stdin 7>|stdin 9<&-
+  /bin/sh "$_hf_script" "$_hf_python" "$_hf_program" </dev/null 6<sent >&7 7>&- 8<&- 3>&- &
+  _hf_keeper=$!
   exec 7>&-
 else
   exec 8</dev/null
@@ -41,20 +40,22 @@ unset OLDPWD
 exec "$@"' holdfast "$_hf_cwd" "$@"
 _hf_exit=$?
 
-if [ -n "$_hf_relay" ]; then
-  # It may be gone and its pid another's by now; only ours has us as its parent.
+if [ -n "$_hf_keeper" ]; then
+  # It may be gone and its pid another's by now; only ours has us as its parent. It may also be stopped.
   if [ -d /proc/$$ ]; then
-    read -r _hf_stat <"/proc/$_hf_relay/stat" || _hf_stat=
+    read -r _hf_stat <"/proc/$_hf_keeper/stat" || _hf_stat=
     case ${_hf_stat##*") "} in
-      ?" $$ "*) kill -KILL "$_hf_relay" ;;
+      ?" $$ "*) kill -USR1 "$_hf_keeper"; kill -CONT "$_hf_keeper" ;;
     esac
   else
-    kill -KILL "$_hf_relay"
+    kill -USR1 "$_hf_keeper"
+    kill -CONT "$_hf_keeper"
   fi
-  wait "$_hf_relay"
+  # A keeper that was killed has ended the agent's input before its time; that is told behind the exit status.
+  wait "$_hf_keeper" || _hf_exit="$_hf_exit $?"
 fi
 
 # Over bytes that are there already, and a rename: a full disk does not stop this.
-printf '%-15d\n' "$_hf_exit" 1<>exit.part && "$_hf_mv" exit.part exit
+printf '%-15s\n' "$_hf_exit" 1<>exit.part && "$_hf_mv" exit.part exit
 exit 0
 }

@@ -15,6 +15,8 @@ MAX_LINE = 16 << 20  # a longer line is told of, not given
 HEAD = 2000
 CHUNK = 1 << 17  # fits the caches: 1 MiB at a time is slower by a third
 
+CHECKED = 64  # bytes before the next one to read that are compared at each read
+
 TOO_LONG = "too_long"
 
 _AND_NEWLINE = (1).__add__
@@ -111,13 +113,26 @@ class Splitter:
         return line
 
 
-class Tail:
-    """One file that grows, from an offset at the beginning of a line."""
+class Shrunk(Exception):
+    """The file is not what was read: it is shorter, or has other bytes before the place that was reached."""
 
-    def __init__(self, path: str, offset: int = 0, max_line: int = MAX_LINE):
+
+class Tail:
+    """One file that grows, from its first byte.
+
+    `lost`: how many bytes of the stream came before the file's first byte and are not there any more. Offsets
+    count the whole stream, so they never go back.
+    """
+
+    def __init__(self, path: str, lost: int = 0, max_line: int = MAX_LINE):
         self.path = path
-        self._splitter = Splitter(offset, max_line)
-        self._at = offset  # the next byte to read; behind `offset` while a line waits for its end
+        self._max = max_line
+        self._begin(lost)
+
+    def _begin(self, lost: int) -> None:
+        self._splitter = Splitter(lost, self._max)
+        self._at = 0  # the next byte of the file to read; behind `offset` while a line waits for its end
+        self._last = b""  # the bytes before it, by which an overwritten file is noticed
 
     @property
     def offset(self) -> int:
@@ -128,8 +143,7 @@ class Tail:
         """The next whole lines, from about that many bytes; none only if there is no whole line more now."""
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)  # half the cost of a file object
         try:
-            while data := os.pread(fd, limit_bytes, self._at):
-                self._at += len(data)
+            while data := self._next(fd, limit_bytes):
                 if lines := self._splitter.feed(data):
                     return lines
         finally:
@@ -142,7 +156,24 @@ class Tail:
 
     def behind(self) -> int:
         """Bytes in the file that were not read yet."""
-        return max(0, os.stat(self.path).st_size - self._at)
+        size = os.stat(self.path).st_size
+        if size < self._at:
+            raise Shrunk(f"{self.path} had {self._at:,} bytes and has {size:,}")
+        return size - self._at
+
+    def restart(self, lost: int) -> None:
+        """Go on from the first byte of a file that has shrunk, as byte `lost` of the stream."""
+        self._begin(lost)
+
+    def _next(self, fd: int, limit: int) -> bytes:
+        before = len(self._last)
+        data = os.pread(fd, before + limit, self._at - before)
+        if not data.startswith(self._last):
+            raise Shrunk(f"{self.path} does not have the bytes any more that were read from it")
+        new = data[before:] if before else data
+        self._at += len(new)
+        self._last = data[-CHECKED:]
+        return new
 
 
 class _Long:

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -24,8 +25,10 @@ from holdfast.process.identity import Ident
 
 SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim.sh")
 SHELL = "/bin/sh"
-RELAY = " -f sent"  # how the command line of the one ends that passes `sent` on
-QUICK_TAIL = "-s0.05"  # how often to look where inotify has run out; not every tail knows it
+RELAY_KEEPER = os.path.join(os.path.dirname(SHIM), "relay_keeper.sh")
+RELAY_PROGRAM = os.path.join(os.path.dirname(SHIM), "relay.py")
+# How the command lines of relays and their keepers end; the second is that of version 1, a `tail`.
+RELAY = (os.path.join("spool", "relay.py"), " -f sent")
 
 _EXIT_ROOM = b" " * 15 + b"\n"  # the shim writes over this, so it needs no new block of a full disk
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -43,9 +46,11 @@ class Spool:
         self.note = os.path.join(self.path, "launch.json")
         self.shim_file = os.path.join(self.path, "shim")
         self.agent_file = os.path.join(self.path, "agent")
-        self.relay_file = os.path.join(self.path, "relay")
+        self.relay_file = os.path.join(self.path, "relay")  # the keeper, or in version 1 the relay itself
+        self.relays_file = os.path.join(self.path, "relays")  # each relay that was started, and how it ended
         self.exit_part = os.path.join(self.path, "exit.part")
         self.exit = os.path.join(self.path, "exit")
+        self.shrunk_file = os.path.join(self.path, "shrunk")  # how much of stdout was lost, and when
         self.keep = os.path.join(self.path, "keep")  # whoever makes this file wants the folder kept
         self._boot = ""  # as the note said when it was last read
 
@@ -59,7 +64,7 @@ class Spool:
         with durable_io.reported(self.path):
             with suppress(FileExistsError):
                 os.mkfifo(self.stdin, 0o600)
-            for path in (self.sent, self.stdout, self.stderr):
+            for path in (self.sent, self.stdout, self.stderr, self.relays_file):
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             fd = os.open(self.exit_part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -78,8 +83,8 @@ class Spool:
         """
         if not argv:
             raise ValueError("a command line has at least a program")
-        tail, option = _tail() if listens else ("", "")
-        command = [SHELL, SHIM, os.path.abspath(cwd), _program("mv"), tail, option, *argv]
+        relay = (RELAY_KEEPER, _python(), RELAY_PROGRAM) if listens else ("", "", "")
+        command = [SHELL, SHIM, os.path.abspath(cwd), _program("mv"), *relay, *argv]
         append = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         out = os.open(self.stdout, append)
         try:
@@ -114,8 +119,17 @@ class Spool:
         return _take(self.agent_file)
 
     def prevent_relay(self) -> bool:
-        """Take the relay's place: the agent's stdin ends at once; False if there had been one."""
+        """Take the place of the relay's keeper: the agent's stdin ends at once; False if there was one."""
         return _take(self.relay_file)
+
+    def end_relays(self) -> None:
+        """Let no relay start any more: each looks for the fifo's name after it has recorded itself."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.stdin)
+
+    def input_is_open(self) -> bool:
+        """Whether nobody has ended the agent's input yet."""
+        return os.path.exists(self.stdin)
 
     def shim(self) -> Ident | None:
         """Who runs or ran the agent; None while nobody did, or where the shim was prevented."""
@@ -125,17 +139,65 @@ class Spool:
         """The agent's process; None before it was started."""
         return self._recorded(self.agent_file)
 
-    def relay(self) -> Ident | None:
-        """The process that passes `sent` on to the agent's stdin."""
+    def relay_keeper(self) -> Ident | None:
+        """The process that starts a relay again when it dies."""
         return self._recorded(self.relay_file)
+
+    def relay(self) -> Ident | None:
+        """The process that passes `sent` on to the agent's stdin: the last one that was started."""
+        if not os.path.exists(self.relays_file):
+            return self._recorded(self.relay_file)  # version 1: it had no keeper
+        started = [line for line in self._relay_lines() if not line.startswith(b"ended ")]
+        return self._ident(started[-1], self.relays_file) if started else None
+
+    def relay_is_gone(self) -> bool:
+        """Whether the relay was killed and its keeper cannot start another."""
+        keeper, lines = self.relay_keeper(), self._relay_lines()
+        if keeper is None or identity.is_alive(*keeper) or not lines or lines[-1].startswith(b"ended "):
+            return False
+        relay = self._ident(lines[-1], self.relays_file)
+        return relay is not None and not identity.is_alive(*relay)
+
+    def relay_deaths(self) -> list[int]:
+        """How each relay that died had ended, as a shell tells it (128 + n for signal n)."""
+        ended = [line.split() for line in self._relay_lines() if line.startswith(b"ended ")]
+        return [int(words[1]) for words in ended if len(words) == 2 and words[1].isdigit()]
 
     def exit_status(self) -> int | None:
         """The agent's exit status as a shell tells it (128 + n for signal n); None before that."""
+        recorded = self._exit_words()
+        return int(recorded[0]) if recorded else None
+
+    def keeper_was_killed(self) -> bool:
+        """Whether the relay's keeper was killed before the agent ended."""
+        recorded = self._exit_words()
+        return len(recorded) > 1 and int(recorded[1]) > 128
+
+    def _exit_words(self) -> list[bytes]:
         try:
             with open(self.exit, "rb") as file:
-                return int(file.read(32))
-        except (FileNotFoundError, ValueError):
-            return None
+                words = file.read(32).split()
+        except FileNotFoundError:
+            return []
+        return words if all(word.isdigit() for word in words) else []
+
+    def lost(self) -> int:
+        """How many bytes of the agent's output came before the first one that stdout has now."""
+        try:
+            with open(self.shrunk_file, "rb") as file:
+                return max([int(line) for line in file.read().split(b"\n")[:-1]], default=0)
+        except FileNotFoundError:
+            return 0
+
+    def record_lost(self, lost: int) -> None:
+        """Remember, durably, that stdout was cut and now begins with that byte of the output."""
+        with durable_io.reported(self.shrunk_file):
+            fd = os.open(self.shrunk_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(fd, b"%d\n" % lost)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def launch(self) -> dict[str, Any]:
         """The launch note; empty if there is none that can be read."""
@@ -160,13 +222,22 @@ class Spool:
             data = data[cut:] if cut else data[1:]
         return data.lstrip(b"\0").decode(errors="replace")
 
+    def _relay_lines(self) -> list[bytes]:
+        try:
+            with open(self.relays_file, "rb") as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return []
+
     def _recorded(self, path: str) -> Ident | None:
         try:
             with open(path, "rb") as file:
-                line = file.read(4096)
-                written = os.fstat(file.fileno()).st_mtime
+                return self._ident(file.read(4096), path)
         except FileNotFoundError:
             return None
+
+    def _ident(self, line: bytes, path: str) -> Ident | None:
+        """The process that a line of the file at `path` names."""
         self._boot = boot = str(self.launch().get("boot", self._boot))
         if (stat := identity.read_stat(line)) is not None:
             return Ident(stat.pid, stat.started, boot)
@@ -175,7 +246,7 @@ class Spool:
         # Without /proc only the pid is recorded: what has it now is meant if it is older than the record.
         pid = int(line)
         now = identity.started(pid)
-        return Ident(pid, now if now is not None and now <= written + 1 else -1.0, boot)
+        return Ident(pid, now if now is not None and now <= os.stat(path).st_mtime + 1 else -1.0, boot)
 
 
 def _take(path: str) -> bool:
@@ -211,16 +282,9 @@ def _program(name: str) -> str:
 
 
 @lru_cache
-def _tail() -> tuple[str, str]:
-    """The relay's program, and the option that makes it look often, where it knows that."""
-    tail = _program("tail")
-    knows = subprocess.run(
-        [tail, QUICK_TAIL, "-n", "+1", "/dev/null"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    return tail, QUICK_TAIL if knows.returncode == 0 else ""
+def _python() -> str:
+    """The interpreter that runs the relay: ours, which is there as long as we are."""
+    return sys.executable or _program("python3")
 
 
 _HEEDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from holdfast.store.sql import Sql
 from holdfast.store.writes import Written
 
 T = TypeVar("T")
+Shaped = TypeVar("Shaped")
 
 # Nothing is printed unless the program that uses the store asks for it.
 logging.getLogger("holdfast").addHandler(logging.NullHandler())
@@ -71,6 +73,13 @@ class Engine(ABC):
     @abstractmethod
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
         """Ask something of one consistent state."""
+
+    async def query_long(
+        self, question: Callable[[Sql], Awaitable[T]], shape: Callable[[T], Shaped]
+    ) -> Shaped:
+        """Ask for what can exceed a page, and decode it, without holding up the event loop."""
+        found = await self.query(question)
+        return await asyncio.to_thread(shape, found)
 
     @abstractmethod
     def listen(self) -> Listener:

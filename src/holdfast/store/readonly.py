@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from holdfast.store.location import Location
     from holdfast.store.sql import Sql
 
-if TYPE_CHECKING:
-    import apsw
-
-    from holdfast.home import Home
-    from holdfast.store.location import Location
-    from holdfast.store.sql import Sql
-
 T = TypeVar("T")
 MAKING_S = 5.0  # for how long an empty store may be one that is being made
 
@@ -35,26 +28,13 @@ def ask(home: Home, location: Location, question: Callable[[Sql], Awaitable[T]])
         from holdfast.store.postgres.readonly import ask_once
 
         return asyncio.run(ask_once(location.address, question))
+    from holdfast.store.sqlite.read_transaction import read
+
     db = open_sqlite(home, location)
     try:
-        return answer(db, location.address, question)
+        return read(db, location.address, question, lenient=True)
     finally:
         db.close()
-
-
-def answer(db: apsw.Connection, path: str, question: Callable[[Sql], Awaitable[T]]) -> T:
-    """The same on a connection that is open."""
-    from holdfast.store import sync_await
-    from holdfast.store.sqlite.connection import translated
-    from holdfast.store.sqlite.sql import SqliteSql
-
-    with translated(path):
-        db.execute("begin")
-        try:
-            return sync_await.run(question(SqliteSql(db, lenient=True)))  # type: ignore[arg-type]
-        finally:
-            if db.in_transaction:  # an error may have ended it
-                db.execute("rollback")
 
 
 def open_sqlite(home: Home, location: Location) -> apsw.Connection:
@@ -137,8 +117,10 @@ class Window:
             self._close()
             self._file = _identity(path)
             self._db = open_sqlite(self._home, self._location)
+        from holdfast.store.sqlite.read_transaction import read
+
         self._version = self._seen()
-        return answer(self._db, path, question)
+        return read(self._db, path, question, lenient=True)
 
     def wait(self) -> None:
         """Until something was committed since the last question, or for a moment."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Unpack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
@@ -76,7 +76,7 @@ class SessionCalls(Engine):
         limit: int = 50,
     ) -> Page:
         """See the contract."""
-        views, next_page = await self.query(
+        views, next_page = await self.query_long(
             lambda sql: reads.sessions(
                 sql,
                 state=state,
@@ -87,18 +87,23 @@ class SessionCalls(Engine):
                 empty=empty,
                 before=before,
                 limit=limit,
-            )
+            ),
+            lambda found: ([tables.listed_session(view) for view in found[0]], found[1]),
         )
-        return Page([tables.listed_session(view) for view in views], next_page)
+        return Page(views, next_page)
 
     async def headers(
         self, *, before: str | None = None, limit: int = 50, **filters: Unpack[reads.Filters]
     ) -> tuple[list[Header], str | None]:
         """See the contract."""
-        rows, following = await self.query(
-            lambda sql: reads.headers(sql, before=before, limit=limit, **filters)
-        )
-        return [tables.as_header(row) for row in rows], following
+
+        async def question(sql: Sql) -> tuple[list[Row], str | None]:
+            return await reads.headers(sql, before=before, limit=limit, **filters)
+
+        # These two filters look at every session; the rest reads one page by an index.
+        if filters.get("text") or filters.get("status"):
+            return await self.query_long(question, _as_headers)
+        return _as_headers(await self.query(question))
 
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
         """See the contract."""
@@ -149,6 +154,11 @@ class SessionCalls(Engine):
         return header
 
 
+def _as_headers(found: tuple[list[Row], str | None]) -> tuple[list[Header], str | None]:
+    rows, following = found
+    return [tables.as_header(row) for row in rows], following
+
+
 # --- Calls on the log.
 
 REFUSALS = (errors.Refused, errors.BadInput, errors.NotFound)
@@ -192,13 +202,11 @@ class LogCalls(Engine):
 
     async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:
         """See the contract."""
-        rows = await self.query(lambda sql: reads.log(sql, session, after, limit))
-        return [as_event(row) for row in rows]
+        return await self.query_long(lambda sql: reads.log(sql, session, after, limit), _as_events)
 
     async def event_lines(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[str]:
         """See the contract."""
-        rows = await self.query(lambda sql: reads.log(sql, session, after, limit))
-        return [reads.event_json(row) for row in rows]
+        return await self.query_long(lambda sql: reads.log(sql, session, after, limit), _as_lines)
 
 
 def as_event(row: Row) -> Event:
@@ -208,7 +216,19 @@ def as_event(row: Row) -> Event:
     return Event(seq, kind, decode(body), at, task, bool(replayed), where)
 
 
+def _as_events(rows: list[Row]) -> list[Event]:
+    return [as_event(row) for row in rows]
+
+
+def _as_lines(rows: list[Row]) -> list[str]:
+    return [reads.event_json(row) for row in rows]
+
+
 # --- Calls on tasks.
+
+
+def _as_tasks(views: list[dict[str, Any]]) -> list[Task]:
+    return [tables.as_task(view) for view in views]
 
 
 class TaskCalls(Engine):
@@ -238,30 +258,32 @@ class TaskCalls(Engine):
 
     async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
         """See the contract."""
-        views = await self.query(lambda sql: reads.tasks(sql, session=session, status=status, limit=limit))
-        return [tables.as_task(view) for view in views]
+        return await self.query_long(
+            lambda sql: reads.tasks(sql, session=session, status=status, limit=limit), _as_tasks
+        )
 
     async def turns(self) -> list[Turn]:
         """See the contract."""
-        return msgspec.convert(await self.query(reads.turns), list[Turn])
+        return await self.query_long(reads.turns, lambda rows: msgspec.convert(rows, list[Turn]))
 
     async def unrecorded(self, host: str, code: str) -> list[str]:
         """Live sessions there whose token an unrecorded run has brought, but those told of with `code`."""
-        return await self.query(lambda sql: reads.unrecorded(sql, host, code))
+        return await self.query_long(lambda sql: reads.unrecorded(sql, host, code), list)
 
     async def latest_tasks(
         self, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
     ) -> list[Task]:
         """See the contract."""
-        views = await self.query(
-            lambda sql: reads.latest_tasks(sql, session=session, status=status, cwd=cwd, day=day, limit=limit)
+        return await self.query_long(
+            lambda sql: reads.latest_tasks(
+                sql, session=session, status=status, cwd=cwd, day=day, limit=limit
+            ),
+            lambda views: [tables.listed_task(view) for view in views],
         )
-        return [tables.listed_task(view) for view in views]
 
     async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
         """See the contract."""
-        rows = await self.query(lambda sql: reads.task_log(sql, task, kinds))
-        return [as_event(row) for row in rows]
+        return await self.query_long(lambda sql: reads.task_log(sql, task, kinds), _as_events)
 
     async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:
         """See the contract."""
@@ -409,31 +431,53 @@ class FeedCalls(Engine):
 
     async def changes(self, after: str | None = None, limit: int = reads.PAGE) -> Changes:
         """See the contract."""
-
-        reads.check_limit(limit)
-
-        async def question(sql: Sql) -> tuple[str, int, list[Row], bool]:
-            epoch, last = await _end(sql)
-            place, gap = _place(after, epoch, last)
-            rows = await sql.rows("changes", budget=reads.PAGE_CHARACTERS, after=place, limit=limit)
-            return epoch, last, [(place,), *rows], gap
-
-        epoch, last, ((place,), *rows), gap = await self.query(question)
-        found = [Change(f"{epoch}.{row[0]}", row[1], as_event(row[2:])) for row in rows]
-        end = rows[-1][0] if rows else place
-        return Changes(found, f"{epoch}.{end}", gap, end < last)
+        return await self.query_long(_question(after, limit), _as_changes)
 
     async def follow(self, after: str | None = None) -> AsyncIterator[Changes]:
         """See the contract."""
+        behind = True
         async with self.listen() as ear:
             while True:
                 ear.clear()
-                found = await self.changes(after)
-                after = found.cursor
+                # A moment's news is a few records, which are read without a thread.
+                found = await self.changes(after) if behind else await self._latest(after)
+                after, behind = found.cursor, found.more
                 if found.changes or found.gap:
                     yield found
                 if not found.more:
                     await ear.wait()
+
+    async def _latest(self, after: str | None) -> Changes:
+        return _as_changes(await self.query(_question(after, reads.PAGE)))
+
+
+def _question(after: str | None, limit: int) -> Callable[[Sql], Awaitable[_News]]:
+    reads.check_limit(limit)
+
+    async def question(sql: Sql) -> _News:
+        epoch, last = await _end(sql)
+        place, gap = _place(after, epoch, last)
+        rows = await sql.rows("changes", budget=reads.PAGE_CHARACTERS, after=place, limit=limit)
+        return _News(epoch, last, place, rows, gap)
+
+    return question
+
+
+class _News(NamedTuple):
+    """What the database answers about the feed."""
+
+    epoch: str
+    last: int
+    place: int
+    rows: list[Row]
+    gap: bool
+
+
+def _as_changes(news: _News) -> Changes:
+    epoch, rows = news.epoch, news.rows
+    found = [Change(f"{epoch}.{row[0]}", row[1], as_event(row[2:])) for row in rows]
+    end = rows[-1][0] if rows else news.place
+    return Changes(found, f"{epoch}.{end}", news.gap, end < news.last)
 
 
 async def _end(sql: Sql) -> tuple[str, int]:
@@ -474,11 +518,11 @@ class OverviewCalls(Engine):
                 waiting,
             )
 
-        return await self.query(question)
+        return await self.query_long(question, lambda found: found)
 
     async def asked(self) -> list[Asked]:
         """See the contract."""
-        return [Asked(**found) for found in await self.query(reads.asked)]
+        return await self.query_long(reads.asked, lambda rows: [Asked(**row) for row in rows])
 
     async def mark(self) -> object | None:
         """See the contract."""
@@ -490,7 +534,7 @@ class OverviewCalls(Engine):
         async def question(sql: Sql) -> list[Row]:
             return await sql.rows("token_ids", agent=agent)
 
-        return {native_id for (native_id,) in await self.query(question)}
+        return await self.query_long(question, lambda rows: {native_id for (native_id,) in rows})
 
 
 # --- The call that queues a judged prompt.

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.model.json_codec import text
 
-BORDER = "replayed"  # the code of the notice behind what was replayed
+REPLAY_MARKER = "replayed"  # the code of the notice behind what was replayed
 
-Said = Callable[[str, dict[str, Any]], tuple[str, ...] | None]
+Wording = Callable[[str, dict[str, Any]], tuple[str, ...] | None]
 
 # What says the same in a stream and in a store; times, durations and the agent's marks differ.
 _SAME = {
@@ -29,10 +29,10 @@ _SAME = {
 }
 
 
-class Known:
+class KnownEvents:
     """What a log has, as far as it matters for meeting the same things again."""
 
-    def __init__(self, said: Said | None = None) -> None:
+    def __init__(self, said: Wording | None = None) -> None:
         """`said` tells what an event says where a stream and a store of one agent word it differently."""
         self._wording = said
         self._origins: dict[Origin, bytes | None] = {}  # what each says; None once it was met
@@ -47,7 +47,7 @@ class Known:
         """Take in one record of the log."""
         if event.kind not in _SAME:
             return
-        if event.kind == "notice" and event.body.get("code") == BORDER:
+        if event.kind == "notice" and event.body.get("code") == REPLAY_MARKER:
             self.unmarked = False
             return
         self.unmarked |= event.replayed

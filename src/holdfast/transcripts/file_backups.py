@@ -25,21 +25,21 @@ Change = Literal["same", "grown", "shrunk", "rewritten", "missing", "new"]
 _PIECE = 1 << 20
 
 
-class Copy(NamedTuple):
+class FileCopy(NamedTuple):
     """One file of a native session and the copy that we have of it."""
 
     original: str
     copy: str
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _CopyRecord(msgspec.Struct, frozen=True):
     """How one original is kept."""
 
     copy: str
     level: int | None = None  # the size up to which our log has what it tells
 
 
-class Copies:
+class FileBackups:
     """The copies of one native session."""
 
     def __init__(self, folder: str):
@@ -47,9 +47,9 @@ class Copies:
         self._path = os.path.join(folder, "places.json")
         self._places = self._read()
 
-    def known(self) -> list[Copy]:
+    def known(self) -> list[FileCopy]:
         """What was copied, and from where."""
-        return [Copy(original, self._at(entry)) for original, entry in self._places.items()]
+        return [FileCopy(original, self._at(entry)) for original, entry in self._places.items()]
 
     def take(self, files: Iterable[str], *, level: bool = False) -> int:
         """Copy what is new of these files; how many bytes that were.
@@ -61,11 +61,11 @@ class Copies:
         with _alone(self.folder):  # the worker of the last task may still be at it when the next one begins
             self._places = self._read()
             for original in files:
-                entry = self._places.get(original) or _Entry(self._free_name(original))
+                entry = self._places.get(original) or _CopyRecord(self._free_name(original))
                 with suppress(FileNotFoundError):  # it went between the listing and now
                     copied += _take(original, self._at(entry))
                     told = os.path.getsize(self._at(entry)) if level else entry.level
-                    self._places[original] = _Entry(entry.copy, told)
+                    self._places[original] = _CopyRecord(entry.copy, told)
             self._write()
         return copied
 
@@ -77,16 +77,16 @@ class Copies:
             for path, entry in found
         )
 
-    def changes(self) -> list[tuple[Copy, Change]]:
+    def changes(self) -> list[tuple[FileCopy, Change]]:
         """How each original compares with its copy."""
         return [(known, compare(known.original, known.copy)) for known in self.known()]
 
-    def _read(self) -> dict[str, _Entry]:
+    def _read(self) -> dict[str, _CopyRecord]:
         with suppress(FileNotFoundError, ValueError), open(self._path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=dict[str, _Entry])
+            return msgspec.json.decode(file.read(), type=dict[str, _CopyRecord])
         return {}
 
-    def _at(self, entry: _Entry) -> str:
+    def _at(self, entry: _CopyRecord) -> str:
         return os.path.join(self.folder, entry.copy)
 
     def _free_name(self, original: str) -> str:
@@ -129,7 +129,7 @@ def compare(original: str, copy: str) -> Change:
     return "same" if size == copied else "grown"
 
 
-def restore(known: Copy, at: str) -> str | None:
+def restore(known: FileCopy, at: str) -> str | None:
     """Put a copy back where its original was; what lay there is kept beside it, under the name given back."""
     kept = None
     if os.path.exists(known.original):

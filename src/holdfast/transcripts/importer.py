@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,16 +11,16 @@ from msgspec.structs import replace
 from holdfast import errors, ids
 from holdfast.model.changes import Create, SeeToken
 from holdfast.model.commit import Commit
-from holdfast.model.event import NewEvent
+from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import Task
 from holdfast.store.types import Store
-from holdfast.transcripts.dedupe import BORDER, Known
-from holdfast.transcripts.reader import Place, Reader, Worded
+from holdfast.transcripts.dedupe import REPLAY_MARKER, KnownEvents
+from holdfast.transcripts.reader import HasOwnWording, SessionRef, TranscriptReader
 
 BATCH = 1000  # entries a commit
 
 
-class Adopted(NamedTuple):
+class TranscriptImport(NamedTuple):
     """What came of one native session."""
 
     session: str
@@ -27,16 +28,16 @@ class Adopted(NamedTuple):
     events: int  # added
 
 
-Came = Adopted | errors.HoldfastError | OSError
+Came = TranscriptImport | errors.HoldfastError | OSError
 
 
 async def adopt_all(
     store: Store,
-    reader: Reader,
-    places: Sequence[Place],
+    reader: TranscriptReader,
+    places: Sequence[SessionRef],
     *,
     host: str,
-    protocol: Callable[[Place], str | None],
+    protocol: Callable[[SessionRef], str | None],
 ) -> list[Came]:
     """A session of ours for each native one: made if there is none, and given what it lacks.
 
@@ -68,13 +69,13 @@ async def adopt_all(
 
 
 async def _adopt(
-    store: Store, reader: Reader, place: Place, host: str, protocol: str | None
-) -> tuple[Adopted, Commit]:
+    store: Store, reader: TranscriptReader, place: SessionRef, host: str, protocol: str | None
+) -> tuple[TranscriptImport, Commit]:
     """What comes of one, and the commit that is left to do."""
     known = await store.sessions_of_token(place.agent, place.native_id)
     if known:
         count, end = await _replay(store, Commit(known[0]), reader, place)
-        return Adopted(known[0], False, count), end
+        return TranscriptImport(known[0], False, count), end
     session = ids.new(ids.SESSION)
     created = Create(
         agent=place.agent,
@@ -88,10 +89,12 @@ async def _adopt(
     # The token is in the first commit: after a crash the part that is here is found by it, and completed.
     first = Commit(session, [created, token])
     count, end = await put_replayed(store, first, reader.events(place), border(place))
-    return Adopted(session, True, count), end
+    return TranscriptImport(session, True, count), end
 
 
-async def replay(store: Store, task: Task, known: Known, events: Iterable[NewEvent], place: Place) -> int:
+async def replay(
+    store: Store, task: Task, known: KnownEvents, events: Iterable[NewEvent], place: SessionRef
+) -> int:
     """Put what the log of a task's session lacks of its past behind what it has, and mark the border.
 
     Events are marked as replayed, so that nothing follows from them. `known` is what the log has, and
@@ -104,7 +107,9 @@ async def replay(store: Store, task: Task, known: Known, events: Iterable[NewEve
     return count
 
 
-async def _replay(store: Store, first: Commit, reader: Reader, place: Place) -> tuple[int, Commit]:
+async def _replay(
+    store: Store, first: Commit, reader: TranscriptReader, place: SessionRef
+) -> tuple[int, Commit]:
     known = await past_of(store, first.session, reader)
     missing = known.missing(reader.events(place))
     return await put_replayed(store, first, missing, border(place), known.unmarked)
@@ -129,19 +134,23 @@ async def put_replayed(
     return count, replace(first, entries=entries)
 
 
-def border(place: Place) -> NewEvent:
+def border(place: SessionRef) -> NewEvent:
     """The notice behind what was replayed."""
     text = f"Replayed from session {place.native_id}"
-    body = {"text": text, "code": BORDER, "native_id": place.native_id, "path": place.path}
+    body = {"text": text, "code": REPLAY_MARKER, "native_id": place.native_id, "path": place.path}
     return NewEvent("notice", body, replayed=True)
 
 
-async def past_of(store: Store, session: str, reader: Reader | None = None) -> Known:
+async def past_of(store: Store, session: str, reader: TranscriptReader | None = None) -> KnownEvents:
     """What the log of a session has, to be met by what its agent's store has."""
-    known = Known(reader.said if isinstance(reader, Worded) else None)
+    known = KnownEvents(reader.said if isinstance(reader, HasOwnWording) else None)
     after = 0
     while page := await store.events(session, after=after):
         after = page[-1].seq
-        for event in page:
-            known.add(event)
+        await asyncio.to_thread(_add_all, known, page)
     return known
+
+
+def _add_all(known: KnownEvents, events: Sequence[Event]) -> None:
+    for event in events:
+        known.add(event)

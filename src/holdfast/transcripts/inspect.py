@@ -11,11 +11,11 @@ import msgspec
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.process import table as tree
-from holdfast.transcripts.backups import Native
-from holdfast.transcripts.reader import Inspection, Place, Problem, Reader
+from holdfast.transcripts.backups import TranscriptBackup
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem, TranscriptReader
 
 
-def examine(reader: Reader, root: str, name: str, home: Home) -> Inspection:
+def examine(reader: TranscriptReader, root: str, name: str, home: Home) -> Inspection:
     """Whether the session is sound, as far as all three can tell."""
     found = reader.find(root, name)
     if len(found) != 1:
@@ -27,15 +27,15 @@ def examine(reader: Reader, root: str, name: str, home: Home) -> Inspection:
     return msgspec.structs.replace(seen, problems=problems, sound=sound)
 
 
-def _not_one(reader: Reader, name: str, found: list[Place]) -> Inspection:
+def _not_one(reader: TranscriptReader, name: str, found: list[SessionRef]) -> Inspection:
     paths: list[str] = sorted({place.path for place in found})
     code = "ambiguous_store" if found else reader.missing
     text = f"{len(found)} sessions could be meant" if found else f"{reader.agent} has no session {name}"
-    problem = Problem(code, text, {"paths": paths})
+    problem = TranscriptProblem(code, text, {"paths": paths})
     return Inspection(agent=reader.agent, native_id=name, path=None, sound=False, problems=[problem])
 
 
-def _parted(home: Home, reader: Reader, place: Place) -> list[Problem]:
+def _parted(home: Home, reader: TranscriptReader, place: SessionRef) -> list[TranscriptProblem]:
     """What became of files and rows since we copied them; a store that cannot be read has told so itself."""
     texts = {
         "shrunk": "is shorter than when we last saw it",
@@ -43,17 +43,17 @@ def _parted(home: Home, reader: Reader, place: Place) -> list[Problem]:
         "missing": "is gone since we last saw it",
     }
     found = []
-    native = Native(home.native(place.agent, place.native_id), place.native_id, reader)
+    native = TranscriptBackup(home.native(place.agent, place.native_id), place.native_id, reader)
     with suppress(errors.StoreUnreadable, errors.StoreBusy):
         for path, copy, change, rows in native.differences():
             if change in texts:
                 where = path if rows is None else f"its share of {path}"
                 evidence: dict[str, Any] = {"path": path, "copy": copy}
-                found.append(Problem(change, f"{where} {texts[change]}", evidence))
+                found.append(TranscriptProblem(change, f"{where} {texts[change]}", evidence))
     return found
 
 
-def _alive(reader: Reader, root: str, place: Place) -> list[Problem]:
+def _alive(reader: TranscriptReader, root: str, place: SessionRef) -> list[TranscriptProblem]:
     table = tree.table()
     found = []
     for code, text, pids in (
@@ -63,5 +63,5 @@ def _alive(reader: Reader, root: str, place: Place) -> list[Problem]:
         named = [{"pid": pid, "command": table[pid].command} for pid in pids if pid in table]
         if named:
             shown = ", ".join(f"{os.path.basename(str(p['command']))[:60]} ({p['pid']})" for p in named)
-            found.append(Problem(code, f"{text}: {shown}", {"processes": named}))
+            found.append(TranscriptProblem(code, f"{text}: {shown}", {"processes": named}))
     return found

@@ -57,7 +57,7 @@ def is_blank(line: bytes) -> bool:
     return not line or line.isspace()
 
 
-def line_notice(code: str, text: str, **facts: Any) -> NewEvent:
+def notice_event(code: str, text: str, **facts: Any) -> NewEvent:
     """A notice for the log."""
     return NewEvent("notice", {"text": text, "code": code, **facts})
 
@@ -75,7 +75,7 @@ def shown(record: dict[str, Any]) -> str:
 
 def unknown(record: dict[str, Any]) -> NewEvent:
     """A notice of a record that we do not know."""
-    return line_notice("unknown_record", shown(record))
+    return notice_event("unknown_record", shown(record))
 
 
 def plain(value: Any) -> str | None:
@@ -147,7 +147,7 @@ Accepts = Callable[[dict[str, Any]], bool]  # whether an object is one of its re
 ANY: Starts = (b'{"',)
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class JsonlLine(msgspec.Struct, frozen=True, kw_only=True):
     """One record of a file, or one piece of it that is none; a glued line gives several with its number."""
 
     number: int  # of the line in its file, from 0; blank ones are counted and not given
@@ -159,7 +159,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = True  # whether a newline follows
 
 
-def lines(path: str, starts: Starts = ANY, offset: int = 0, accepts: Accepts = bool) -> Iterator[Line]:
+def lines(path: str, starts: Starts = ANY, offset: int = 0, accepts: Accepts = bool) -> Iterator[JsonlLine]:
     """The lines of the file, from that byte on; one that holds more than one record gives each of them.
 
     `starts` and `accepts` say what a record of this file looks like, so that a whole one is found behind
@@ -170,7 +170,9 @@ def lines(path: str, starts: Starts = ANY, offset: int = 0, accepts: Accepts = b
         yield from read(file, starts, offset, accepts)
 
 
-def read(file: BinaryIO, starts: Starts = ANY, offset: int = 0, accepts: Accepts = bool) -> Iterator[Line]:
+def read(
+    file: BinaryIO, starts: Starts = ANY, offset: int = 0, accepts: Accepts = bool
+) -> Iterator[JsonlLine]:
     """The lines of an open file, of which `offset` bytes were read."""
     number = 0
     while raw := file.readline(LONGEST + 1):
@@ -181,57 +183,63 @@ def read(file: BinaryIO, starts: Starts = ANY, offset: int = 0, accepts: Accepts
         if len(raw) > LONGEST:
             rest, ended = _skip(file)
             size += rest
-            odd = line_notice(BAD, f"a line of {size:,} bytes is too long to be read", bytes=size)
-            yield Line(number=number, offset=offset, size=size, problem=BAD, odd=odd, ended=ended)
+            odd = notice_event(BAD, f"a line of {size:,} bytes is too long to be read", bytes=size)
+            yield JsonlLine(number=number, offset=offset, size=size, problem=BAD, odd=odd, ended=ended)
         elif isinstance(value := parse(raw), dict):
-            yield Line(number=number, offset=offset, size=len(raw), value=value, ended=ended)
+            yield JsonlLine(number=number, offset=offset, size=len(raw), value=value, ended=ended)
         elif raw and not raw.isspace():
             yield from _line(raw, number, offset, starts, accepts, ended)
         offset += size
         number += 1
 
 
-def of(raw: bytes, starts: Starts = ANY, accepts: Accepts = bool) -> Iterator[Line]:
+def of(raw: bytes, starts: Starts = ANY, accepts: Accepts = bool) -> Iterator[JsonlLine]:
     """What one line holds, given without its newline."""
     if raw and not raw.isspace() and len(raw) <= LONGEST:
         yield from _line(raw, 0, 0, starts, accepts, True)
 
 
-def notice(line: Line, agent: str, native_id: str) -> NewEvent:
+def notice(line: JsonlLine, agent: str, native_id: str) -> NewEvent:
     """What a line without a value shows, as an event of that session."""
-    odd = line.odd or line_notice(line.problem or BAD, "")
+    odd = line.odd or notice_event(line.problem or BAD, "")
     body = {**odd.body, "code": line.problem or BAD, "why": odd.body.get("code"), "line": line.number}
     return NewEvent("notice", body, origin=Origin(agent, native_id, f"byte:{line.offset}"))
 
 
 def _line(
     raw: bytes, number: int, offset: int, starts: Starts, accepts: Accepts, ended: bool
-) -> Iterator[Line]:
+) -> Iterator[JsonlLine]:
     if offset == 0 and raw.startswith(_BOM):
         raw, offset = raw[len(_BOM) :], len(_BOM)
     value = parse(raw)
     if isinstance(value, dict):
-        yield Line(number=number, offset=offset, size=len(raw), value=value, ended=ended)
+        yield JsonlLine(number=number, offset=offset, size=len(raw), value=value, ended=ended)
         return
     for begin, end, found in _pieces(raw, starts, accepts, ended):
         piece = raw[begin:end]
         last = not ended and end == len(raw)
         at = offset + begin
         if found is not None:
-            yield Line(number=number, offset=at, size=len(piece), value=found, problem=GLUED, ended=not last)
+            yield JsonlLine(
+                number=number, offset=at, size=len(piece), value=found, problem=GLUED, ended=not last
+            )
         elif not piece.strip(b"\0 \t\r\n"):
-            odd = line_notice(NULS if last else BAD, f"{len(piece):,} bytes of nothing", bytes=len(piece))
+            odd = notice_event(NULS if last else BAD, f"{len(piece):,} bytes of nothing", bytes=len(piece))
             problem = NULS if last else BAD
-            yield Line(number=number, offset=at, size=len(piece), problem=problem, odd=odd, ended=not last)
+            yield JsonlLine(
+                number=number, offset=at, size=len(piece), problem=problem, odd=odd, ended=not last
+            )
         else:
             problem = TORN if last else BAD
             odd = value if (begin, end) == (0, len(raw)) else _odd(piece)
-            yield Line(number=number, offset=at, size=len(piece), problem=problem, odd=odd, ended=not last)
+            yield JsonlLine(
+                number=number, offset=at, size=len(piece), problem=problem, odd=odd, ended=not last
+            )
 
 
 def _odd(piece: bytes) -> NewEvent:
     told = parse(piece)
-    return told if isinstance(told, NewEvent) else line_notice(BAD, shown(told))
+    return told if isinstance(told, NewEvent) else notice_event(BAD, shown(told))
 
 
 def _pieces(

@@ -14,10 +14,10 @@ from holdfast.model.event import NewEvent
 from holdfast.model.session import Worktree
 
 if TYPE_CHECKING:
-    from holdfast.transcripts.row_backups import Share
+    from holdfast.transcripts.row_backups import SessionRows
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRef(msgspec.Struct, frozen=True, kw_only=True):
     """One native session, and where it is."""
 
     agent: str
@@ -30,7 +30,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     worktree: Worktree | None = None  # the git worktree that was made for it, where its store tells
 
 
-class Problem(msgspec.Struct, frozen=True):
+class TranscriptProblem(msgspec.Struct, frozen=True):
     """Something wrong with a stored session: a code, a sentence, and what shows it."""
 
     code: str
@@ -45,7 +45,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     native_id: str
     path: str | None
     sound: bool  # nothing that would make a resume lose or repeat something
-    problems: list[Problem] = []
+    problems: list[TranscriptProblem] = []
     dangling: list[dict[str, Any]] = []  # {"call", "name", "input"} of calls without a result
     turns: int = 0  # prompts that began a turn
     last_complete: int | None = None  # which of these (from 1) was the last to end with no call open
@@ -53,7 +53,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
 
 
-class Reader(Protocol):
+class TranscriptReader(Protocol):
     """One agent's store."""
 
     agent: str
@@ -63,15 +63,15 @@ class Reader(Protocol):
         """Where the agent keeps its sessions, for a user with that environment."""
         ...
 
-    def find(self, root: str, name: str) -> list[Place]:
+    def find(self, root: str, name: str) -> list[SessionRef]:
         """The sessions meant by a native id or a path: none, one, or several candidates."""
         ...
 
-    def sessions(self, root: str, cwd: str | None = None) -> Iterator[Place]:
+    def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one cwd; one odd file never stops the rest."""
         ...
 
-    def events(self, place: Place) -> Iterator[NewEvent]:
+    def events(self, place: SessionRef) -> Iterator[NewEvent]:
         """The history in its logical order, as the runner would have written it; memory stays flat.
 
         What cannot be read is a `notice` in its place. A call without a result ends in a `tool_summary`
@@ -79,25 +79,25 @@ class Reader(Protocol):
         """
         ...
 
-    def inspect(self, place: Place) -> Inspection:
+    def inspect(self, place: SessionRef) -> Inspection:
         """Whether the stored session is sound, from the store alone."""
         ...
 
-    def files(self, place: Place) -> list[str]:
+    def files(self, place: SessionRef) -> list[str]:
         """All files that are this session's alone, to be copied."""
         ...
 
-    def owners(self, root: str, place: Place) -> list[int]:
+    def owners(self, root: str, place: SessionRef) -> list[int]:
         """The pids of living processes that hold this session, as far as the agent's own marks tell."""
         ...
 
-    def tools(self, root: str, place: Place) -> list[int]:
+    def tools(self, root: str, place: SessionRef) -> list[int]:
         """The pids of living processes that this session's agent started as tools."""
         ...
 
 
 @runtime_checkable
-class Worded(Protocol):
+class HasOwnWording(Protocol):
     """A reader whose store and stream word the same things differently and have no ids in common."""
 
     def said(self, kind: str, body: dict[str, Any]) -> tuple[str, ...] | None:
@@ -106,20 +106,20 @@ class Worded(Protocol):
 
 
 @runtime_checkable
-class Sharing(Protocol):
+class HasSharedDatabase(Protocol):
     """A reader of databases that hold many sessions, of which the rows of one can be told apart."""
 
-    def database(self, place: Place) -> str | None:
+    def database(self, place: SessionRef) -> str | None:
         """The database that has rows of this session."""
         ...
 
-    def share(self, database: str, native_id: str) -> Share:
+    def share(self, database: str, native_id: str) -> SessionRows:
         """What of it is the session's."""
         ...
 
 
 @runtime_checkable
-class Uncopied(Protocol):
+class NotBackedUp(Protocol):
     """A reader of stores of which no copy is made."""
 
     uncopied: str  # why, in one sentence

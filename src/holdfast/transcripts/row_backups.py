@@ -20,7 +20,7 @@ import msgspec
 from holdfast import durable_io, errors
 from holdfast.process import open_files
 from holdfast.transcripts.file_backups import Change
-from holdfast.transcripts.sqlite_snapshot import Kept, open_copy, quick_check, snapshot
+from holdfast.transcripts.sqlite_snapshot import SnapshotCache, open_copy, quick_check, snapshot
 
 DAMAGE = (apsw.Error, UnicodeDecodeError)
 
@@ -28,7 +28,7 @@ Key = tuple[Any, ...]
 Values = dict[str, Any]
 
 
-class Table(NamedTuple):
+class SessionTable(NamedTuple):
     """One table that has rows of a session."""
 
     name: str
@@ -39,7 +39,7 @@ class Table(NamedTuple):
     loose: str | None = None  # names another row of this table, and is emptied where that is gone
 
 
-class Row(NamedTuple):
+class SessionRow(NamedTuple):
     """One row; `values` are what `plain` makes of them."""
 
     table: str
@@ -47,10 +47,12 @@ class Row(NamedTuple):
     values: Values
 
 
-class Share:
+class SessionRows:
     """The rows of one session in one database, read from a private copy of it."""
 
-    def __init__(self, database: str, native_id: str, tables: tuple[Table, ...], mine: str, kept: Kept):
+    def __init__(
+        self, database: str, native_id: str, tables: tuple[SessionTable, ...], mine: str, kept: SnapshotCache
+    ):
         """`mine` selects the ids that are the session's, `?1` being its own; the first table has them."""
         self.database = database
         self.native_id = native_id
@@ -67,12 +69,12 @@ class Share:
         """Whether rows of that table stay for as long as the session does."""
         return any(known.name == table and known.under is None for known in self.tables)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[SessionRow]:
         """All its rows; apsw.Error if the database is damaged, StoreUnreadable if its tables are others."""
         with closing(open_copy(self._kept.copy(self.database).path)) as db:
             yield from self._rows_in(db)
 
-    def _rows_in(self, db: apsw.Connection) -> Iterator[Row]:
+    def _rows_in(self, db: apsw.Connection) -> Iterator[SessionRow]:
         for table, names in self._known(db):
             told = ", ".join(f"typeof({quoted(name)}), {_exact(name)}" for name in names)
             where = table.where or f"{quoted(table.owner or '')} in mine"
@@ -82,9 +84,9 @@ class Share:
                     name: plain(kind, value)
                     for name, kind, value in zip(names, found[::2], found[1::2], strict=True)
                 }
-                yield Row(table.name, key_of(table, values), values)
+                yield SessionRow(table.name, key_of(table, values), values)
 
-    def _known(self, db: apsw.Connection) -> list[tuple[Table, list[str]]]:
+    def _known(self, db: apsw.Connection) -> list[tuple[SessionTable, list[str]]]:
         """The tables that this database has, with their columns; a copy without the lasting ones is none."""
         found = []
         for table in self.tables:
@@ -96,7 +98,7 @@ class Share:
         return found
 
 
-def key_of(table: Table, values: Values) -> Key:
+def key_of(table: SessionTable, values: Values) -> Key:
     """What no other row of the table has."""
     return tuple(_hashable(values.get(name)) for name in table.key)
 
@@ -152,7 +154,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Place(NamedTuple):
+class RowPosition(NamedTuple):
     """Where in a database a row is, and in our copy its last state."""
 
     table: str
@@ -160,22 +162,22 @@ class Place(NamedTuple):
     at: int = 0  # where its line begins
 
 
-class Comparison(NamedTuple):
+class RowComparison(NamedTuple):
     """How a session's rows compare with our copy of them."""
 
     change: Change
-    gone: list[Place]  # what would have to be put back, in the order of the tables
+    gone: list[RowPosition]  # what would have to be put back, in the order of the tables
 
 
-class _Seen(NamedTuple):
+class _BackedUpRow(NamedTuple):
     digest: bytes
     at: int
 
 
-_All = dict[tuple[str, Key], _Seen]
+_All = dict[tuple[str, Key], _BackedUpRow]
 
 
-class RowCopy:
+class RowBackup:
     """The rows that we have of one session in one database."""
 
     def __init__(self, path: str, database: str):
@@ -183,7 +185,7 @@ class RowCopy:
         self.database = database
 
     @classmethod
-    def of(cls, folder: str, database: str) -> RowCopy:
+    def of(cls, folder: str, database: str) -> RowBackup:
         """The copy for that database among those of a session, or where it would be."""
         for found in known(folder):
             if found.database == database:
@@ -193,7 +195,7 @@ class RowCopy:
         paths = (os.path.join(folder, FOLDER, name) for name in names)
         return cls(next(path for path in paths if not os.path.exists(path)), database)
 
-    def take(self, share: Share) -> int:
+    def take(self, share: SessionRows) -> int:
         """Add what is new, and what is gone; how many bytes that were."""
         before = self._size()
         lines = self._news(share)
@@ -211,7 +213,7 @@ class RowCopy:
             os.fsync(file.fileno())
         return self._size() - before
 
-    def compare(self, share: Share) -> Comparison:
+    def compare(self, share: SessionRows) -> RowComparison:
         """What became of the rows since they were copied; apsw.Error if that cannot be told."""
         seen = self._seen(share)
         there: set[tuple[str, Key]] = set()
@@ -222,21 +224,21 @@ class RowCopy:
             changed = changed or place not in seen or seen[place].digest != _digest(_line(row))
         gone = {place for place in seen if place not in there}
         if not any(share.is_lasting(table) for table, _ in gone):
-            return Comparison("grown" if changed else "same", [])
+            return RowComparison("grown" if changed else "same", [])
         if share.own in gone:
-            return Comparison("missing", _back(share, seen, gone))
+            return RowComparison("missing", _back(share, seen, gone))
         if any(share.is_lasting(table) and (table, key) not in seen for table, key in there):
-            return Comparison("rewritten", [])
-        return Comparison("shrunk", _back(share, seen, gone))
+            return RowComparison("rewritten", [])
+        return RowComparison("shrunk", _back(share, seen, gone))
 
-    def rows(self, places: Iterable[Place]) -> Iterator[Row]:
+    def rows(self, places: Iterable[RowPosition]) -> Iterator[SessionRow]:
         """Their last states."""
         with open(self.path, "rb") as file:
             for place in places:
                 file.seek(place.at)
-                yield Row(place.table, place.key, _decode(file.readline())["row"])
+                yield SessionRow(place.table, place.key, _decode(file.readline())["row"])
 
-    def _news(self, share: Share) -> Iterator[bytes]:
+    def _news(self, share: SessionRows) -> Iterator[bytes]:
         seen = self._seen(share)
         there: set[tuple[str, Key]] = set()
         try:
@@ -254,7 +256,7 @@ class RowCopy:
         for table, key in (place for place in seen if place not in there):
             yield _encode({"table": table, "gone": dict(zip(keys[table], key, strict=True))})
 
-    def _seen(self, share: Share) -> _All:
+    def _seen(self, share: SessionRows) -> _All:
         """The rows that were there when we last looked."""
         tables = {table.name: table for table in share.tables}
         seen: _All = {}
@@ -264,7 +266,7 @@ class RowCopy:
             if table is None:
                 continue
             if isinstance(values := told.get("row"), dict):
-                seen[(table.name, key_of(table, values))] = _Seen(_digest(line), at)
+                seen[(table.name, key_of(table, values))] = _BackedUpRow(_digest(line), at)
             elif isinstance(values := told.get("gone"), dict):
                 seen.pop((table.name, key_of(table, values)), None)
         return seen
@@ -273,7 +275,7 @@ class RowCopy:
         return os.path.getsize(self.path) if os.path.exists(self.path) else 0
 
 
-def known(folder: str) -> list[RowCopy]:
+def known(folder: str) -> list[RowBackup]:
     """The copies of rows among those of a session."""
     found = []
     with suppress(FileNotFoundError):
@@ -281,21 +283,21 @@ def known(folder: str) -> list[RowCopy]:
             path = os.path.join(folder, FOLDER, name)
             _, first = next(_lines(path), (0, b""))
             if isinstance(database := _told(first).get("database"), str):
-                found.append(RowCopy(path, database))
+                found.append(RowBackup(path, database))
     return found
 
 
-def _back(share: Share, seen: _All, gone: Collection[tuple[str, Key]]) -> list[Place]:
+def _back(share: SessionRows, seen: _All, gone: Collection[tuple[str, Key]]) -> list[RowPosition]:
     """What is to be put back: rows that may go by themselves only where the one above them went too."""
-    back: dict[str, list[Place]] = {}
+    back: dict[str, list[RowPosition]] = {}
     for table in share.tables:
         if table.under is None or back.get(table.under):
             found = (place for place in gone if place[0] == table.name)
-            back[table.name] = [Place(*place, seen[place].at) for place in found]
+            back[table.name] = [RowPosition(*place, seen[place].at) for place in found]
     return [place for table in share.tables for place in back.get(table.name, ())]
 
 
-def _line(row: Row) -> bytes:
+def _line(row: SessionRow) -> bytes:
     return _encode({"table": row.table, "row": row.values})
 
 
@@ -331,7 +333,7 @@ def _ends_whole(path: str) -> bool:
 PATIENCE_MS = 2000
 
 
-def put_back(share: Share, rows: Iterable[Row]) -> None:
+def put_back(share: SessionRows, rows: Iterable[SessionRow]) -> None:
     """Insert them; a row that is there, and all of other sessions, stays as it is."""
     _refuse(share)
     try:
@@ -351,7 +353,7 @@ def put_back(share: Share, rows: Iterable[Row]) -> None:
         ) from None
 
 
-def _refuse(share: Share) -> None:
+def _refuse(share: SessionRows) -> None:
     if not os.path.isfile(share.database):
         raise errors.Refused(
             f"{share.database} is gone, and its tool must make it", hint="start the tool once, then try again"
@@ -370,7 +372,7 @@ def _refuse(share: Share) -> None:
         )
 
 
-def _insert(db: apsw.Connection, share: Share, rows: Iterable[Row]) -> None:
+def _insert(db: apsw.Connection, share: SessionRows, rows: Iterable[SessionRow]) -> None:
     tables = {table.name: table for table in share.tables}
     names = {table.name: set(columns(db, table.name)) for table in share.tables}
     for row in rows:

@@ -97,7 +97,7 @@ def snapshot(path: str) -> Iterator[str]:
         yield copy
 
 
-class Copy:
+class SqliteSnapshot:
     """A snapshot that lives as long as somebody holds this."""
 
     def __init__(self, source: str):
@@ -107,19 +107,19 @@ class Copy:
         weakref.finalize(self, held.close)
 
 
-class Kept:
+class SnapshotCache:
     """The last snapshot, given again while its original is the same: reading many sessions copies once."""
 
     def __init__(self) -> None:
-        self._last: tuple[str, Copy] | None = None
+        self._last: tuple[str, SqliteSnapshot] | None = None
 
-    def copy(self, source: str) -> Copy:
+    def copy(self, source: str) -> SqliteSnapshot:
         """A snapshot of that database as it is now; errors as `snapshot` has them."""
         last = self._last
         if last is not None and last[0] == source and last[1].seen == _signature(source):
             return last[1]
         self._last = None
-        made = Copy(source)
+        made = SqliteSnapshot(source)
         self._last = (source, made)
         return made
 
@@ -185,9 +185,9 @@ def _copy_once(source: str, copy: str) -> bool:
             os.unlink(copy + ending)
     with ExitStack() as stack:
         began = time.time_ns()
-        db = stack.enter_context(_File(source))
-        journal = stack.enter_context(_File(source + "-journal", may_miss=True))
-        wal = stack.enter_context(_File(source + "-wal", may_miss=True))
+        db = stack.enter_context(_OriginalFile(source))
+        journal = stack.enter_context(_OriginalFile(source + "-journal", may_miss=True))
+        wal = stack.enter_context(_OriginalFile(source + "-wal", may_miss=True))
         before = (db.mark(DB_HEADER), journal.mark(0))
         wal_before = wal.head(WAL_HEADER)
         # The order matters: the database is the same on both sides of the copy of its journal and WAL.
@@ -203,7 +203,7 @@ def _copy_once(source: str, copy: str) -> bool:
         )
 
 
-class _File:
+class _OriginalFile:
     """One open file of the original, or none where none need be."""
 
     def __init__(self, path: str, may_miss: bool = False):
@@ -211,7 +211,7 @@ class _File:
         self.copied_to = ""
         self._fd = _open(path, may_miss)
 
-    def __enter__(self) -> _File:
+    def __enter__(self) -> _OriginalFile:
         return self
 
     def __exit__(self, *_: object) -> None:

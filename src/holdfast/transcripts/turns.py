@@ -8,14 +8,14 @@ import msgspec
 
 from holdfast.model.event import NewEvent
 from holdfast.transcripts.jsonl import UNKNOWN_OUTCOME
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 DANGLING = 1000  # calls without a result that are listed
 
 COMPLETE, FAILED, ABORTED = "complete", "failed", "aborted"
 
 
-class Turn(msgspec.Struct):
+class TranscriptTurn(msgspec.Struct):
     """From one prompt to the next."""
 
     number: int = 0  # from 1; 0 before the first prompt
@@ -26,11 +26,11 @@ class Turn(msgspec.Struct):
     open: dict[str, dict[str, Any]] = {}  # calls without a result, by their id
 
 
-class Turns:
+class TurnTracker:
     """All turns of a conversation; only the one that is being read is kept."""
 
     def __init__(self) -> None:
-        self.now = Turn()
+        self.now = TranscriptTurn()
         self.count = 0
         self.last_complete: int | None = None
         self.dangling: list[dict[str, Any]] = []
@@ -39,7 +39,7 @@ class Turns:
         """A prompt begins a turn; what the one before left open ends here."""
         events = self.close()
         self.count += 1
-        self.now = Turn(self.count)
+        self.now = TranscriptTurn(self.count)
         return events
 
     def call(self, id: str, name: str, input: Any) -> None:
@@ -72,29 +72,33 @@ class Turns:
         self.dangling.extend(list(turn.open.values())[: DANGLING - len(self.dangling)])
         return [_unknown(call) for call in turn.open.values()]
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[TranscriptProblem]:
         """What is wrong once all turns are closed."""
         found = []
         if self.dangling:
             named = ", ".join(str(call["name"]) for call in self.dangling[:5])
             calls = [call["call"] for call in self.dangling]
-            found.append(Problem("dangling_call", f"calls without a result ({named})", {"calls": calls}))
+            found.append(
+                TranscriptProblem("dangling_call", f"calls without a result ({named})", {"calls": calls})
+            )
         return found + self._last()
 
-    def _last(self) -> list[Problem]:
+    def _last(self) -> list[TranscriptProblem]:
         turn, shown = self.now, {"turn": self.now.number}
         if not self.count:
-            return [] if turn.did else [Problem("no_messages", "nobody has said anything in it")]
+            return [] if turn.did else [TranscriptProblem("no_messages", "nobody has said anything in it")]
         if turn.ended == ABORTED:
-            return [Problem("interrupted_on_purpose", "the last turn was stopped by the user", shown)]
+            return [
+                TranscriptProblem("interrupted_on_purpose", "the last turn was stopped by the user", shown)
+            ]
         if turn.ended == FAILED:
-            return [Problem("ended_in_api_error", f"the last turn failed: {turn.reason}", shown)]
+            return [TranscriptProblem("ended_in_api_error", f"the last turn failed: {turn.reason}", shown)]
         if turn.open:
             return []
         if not turn.did:
-            return [Problem("no_reply", "the last prompt has no answer", shown)]
+            return [TranscriptProblem("no_reply", "the last prompt has no answer", shown)]
         if turn.ended != COMPLETE:
-            return [Problem("turn_unfinished", "the last turn has no end", shown)]
+            return [TranscriptProblem("turn_unfinished", "the last turn has no end", shown)]
         return []
 
 

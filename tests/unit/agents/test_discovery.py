@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.agents import claude, codex, discovery
 from holdfast.agents import discovery as npm
-from holdfast.agents.base import Agent, Trap
-from holdfast.agents.driver import Job
+from holdfast.agents.base import Agent, KnownTrap
+from holdfast.agents.driver import AgentJob
 from holdfast.errors import BadInput
 
 NATIVE = "/bin/sh"  # any program of this machine
@@ -187,16 +187,16 @@ def _is_zombie(pid: int) -> bool:
 
 
 def test_a_program_that_cannot_be_started_has_no_version() -> None:
-    assert discovery.version(discovery.Found("tool", "/x", ("/nonexistent/x",))) is None
+    assert discovery.version(discovery.InstalledAgent("tool", "/x", ("/nonexistent/x",))) is None
 
 
 def test_traps_are_those_of_the_version() -> None:
     agent = _agent(
         traps=(
-            Trap("always"),
-            Trap("old", before=(2, 1, 265)),
-            Trap("new", since=(2, 1, 236)),
-            Trap("gone", before=(1,)),
+            KnownTrap("always"),
+            KnownTrap("old", before=(2, 1, 265)),
+            KnownTrap("new", since=(2, 1, 236)),
+            KnownTrap("gone", before=(1,)),
         )
     )
     assert discovery.traps(agent, "2.1.197") == ["always", "old"]
@@ -206,7 +206,7 @@ def test_traps_are_those_of_the_version() -> None:
 
 
 def test_claude_is_launched_with_the_id_that_we_chose_or_go_on_with() -> None:
-    job = Job(
+    job = AgentJob(
         agent="claude",
         session="s",
         task="t",
@@ -218,7 +218,7 @@ def test_claude_is_launched_with_the_id_that_we_chose_or_go_on_with() -> None:
     )
     argv = claude.launch(job).argv
     assert argv[0] == "/c" and argv[-3:] == ("--session-id", "u", "--x") and "p" not in argv
-    resumed = Job(
+    resumed = AgentJob(
         agent="claude",
         session="s",
         task="t",

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.driver import Out, make
+from holdfast.agents.driver import DriverOutput, make
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import check_plain, encode
 from holdfast.transcripts import jsonl as lines
@@ -49,7 +49,7 @@ def _put(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return copy
 
 
-def _look(out: Out | None) -> None:
+def _look(out: DriverOutput | None) -> None:
     for entry in out.entries if out is not None else []:
         if isinstance(entry, NewEvent):
             check(entry)

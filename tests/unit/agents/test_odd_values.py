@@ -14,9 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.model.json_codec import encode
-from holdfast.transcripts.reader import Reader
+from holdfast.transcripts.reader import TranscriptReader
 from holdfast.transcripts.sqlite_snapshot import open_copy, snapshot
 from tests.support.transcript_cases import FIXTURES, check_storable
 from tests.support.transcript_damage import paths, put
@@ -58,8 +58,8 @@ ODD_COLUMN = (float("inf"), -1, b"\xff\x00", "a \0 b", "")
 NO_STORE = ("expected.json", "oracle.json", "meta.json", "_index.json")
 
 
-def reader_of(agent: str) -> Reader:
-    history = Registry().get(agent).history
+def reader_of(agent: str) -> TranscriptReader:
+    history = AgentRegistry().get(agent).history
     assert history is not None
     return history()
 

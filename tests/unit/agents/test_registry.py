@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import agents, errors
 from holdfast.agents.base import Agent
-from holdfast.agents.registry import KNOWN, Registry
+from holdfast.agents.registry import KNOWN, AgentRegistry
 
 
 def test_every_agent_in_the_package_is_known() -> None:
@@ -24,7 +24,7 @@ def test_every_agent_in_the_package_is_known() -> None:
 
 
 def test_the_fields_of_all_agents_are_protected() -> None:
-    registry = Registry.from_config({"my-acp": {}, "other_1": {"title": "Other"}})
+    registry = AgentRegistry.from_config({"my-acp": {}, "other_1": {"title": "Other"}})
     fields = registry.token_rules().fields
     assert {"claudeSessionId", "codexSessionId", "cursorSessionId", "cursorSessionProtocol"} <= fields
     assert {"my-acpSessionId", "my-acpSessionProtocol", "other_1SessionId"} <= fields
@@ -32,7 +32,7 @@ def test_the_fields_of_all_agents_are_protected() -> None:
 
 
 def test_a_name_or_alias_finds_its_agent() -> None:
-    registry = Registry.from_config({"my-acp": {"title": "Mine"}, "claude": {"command": ["c"]}})
+    registry = AgentRegistry.from_config({"my-acp": {"title": "Mine"}, "claude": {"command": ["c"]}})
     assert registry.get("claude-code") is registry.get("claude")
     assert (registry.get("my-acp").title, registry.get("my-acp").protocols) == ("Mine", ("acp",))
     with pytest.raises(errors.NotFound, match="nobody") as refusal:
@@ -43,16 +43,16 @@ def test_a_name_or_alias_finds_its_agent() -> None:
 def test_two_agents_of_one_name_are_refused() -> None:
     twin = Agent(name="twin", title="T", protocols=("acp",), aliases=("claude",))
     with pytest.raises(errors.BadInput, match="claude"):
-        Registry((*KNOWN, twin))
+        AgentRegistry((*KNOWN, twin))
     with pytest.raises(errors.BadInput):
-        Registry.from_config({"claude-code": {}})
+        AgentRegistry.from_config({"claude-code": {}})
 
 
 @pytest.mark.parametrize("config", [{"x": 1}, {"x": None}, {"a b": {}}, {"": {}}, {"ü": {}}, {"../x": {}}])
 def test_a_config_that_makes_no_sense_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(errors.BadInput):
-        Registry.from_config(config)
+        AgentRegistry.from_config(config)
 
 
 def test_an_id_without_a_protocol_routes_only_where_the_registry_says() -> None:
-    assert Registry().token_rules().default_protocol == {"cursor": "stream-json"}
+    assert AgentRegistry().token_rules().default_protocol == {"cursor": "stream-json"}

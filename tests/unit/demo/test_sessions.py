@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.demo import AGENT
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 from holdfast.demo import server, sessions
 
 
@@ -35,10 +35,10 @@ def test_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_are_numbered_through_reopening_and_forking(folder: Path) -> None:
-    session = sessions.make("/w")
+    session = sessions.create("/w")
     session.add("prompt", turn=1, id="a", text="hé\n", at="t")
     session.close()
-    session, records = sessions.open_again(session.id, "/w")
+    session, records = sessions.reopen(session.id, "/w")
     session.add("end", turn=1, stop="end_turn", at="t")
     session.add("prompt", turn=2, id="b", text="x", at="t")
     fork = sessions.fork(session.id, "/v")
@@ -56,7 +56,7 @@ def test_records_are_numbered_through_reopening_and_forking(folder: Path) -> Non
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 400))
 def test_a_file_cut_off_anywhere_keeps_its_whole_records(cut: int) -> None:
-    session = sessions.make("/w")
+    session = sessions.create("/w")
     for number in range(4):
         session.add("message", id=f"m{number}", text="é" * 20)
     session.close()
@@ -67,23 +67,23 @@ def test_a_file_cut_off_anywhere_keeps_its_whole_records(cut: int) -> None:
     cut = max(first, min(cut, len(whole)))
     os.truncate(path, cut)
     lines = whole[:cut].count(b"\n") - 1
-    session, records = sessions.open_again(session.id, "/w")
+    session, records = sessions.reopen(session.id, "/w")
     assert [record["n"] for record in records] == list(range(1, lines + 1))
     session.add("message", id="new", text="new")
     session.close()
-    session, records = sessions.open_again(session.id, "/w")
+    session, records = sessions.reopen(session.id, "/w")
     session.close()
     whole_again = lines + (whole[cut : cut + 1] == b"\n")  # all of it but its newline, which was added
     assert [record["id"] for record in records] == [*[f"m{number}" for number in range(whole_again)], "new"]
 
 
 def test_odd_records_are_passed_over() -> None:
-    session = sessions.make("/w")
+    session = sessions.create("/w")
     path = os.path.join(sessions.home(), f"{session.id}.jsonl")
     with open(path, "ab") as file:
         file.write(b'1\n{"type":"call","n":1}\n{"type":1}\n\xff\n{"type":"later","n":7}\n')
     session.close()
-    session, records = sessions.open_again(session.id, "/w")
+    session, records = sessions.reopen(session.id, "/w")
     session.close()
     assert records == [{"type": "later", "n": 7}] and server.replay(records) == []
     assert session.next_id("m") == "m-8"
@@ -105,7 +105,7 @@ def test_the_text_of_a_prompt(blocks: object, text: str) -> None:
 
 def test_it_imports_nothing_heavy(tmp_path: Path) -> None:
     assert AGENT.launch is not None
-    launch = AGENT.launch(Job(agent="demo", session="s", task="t", prompt="", cwd="/", program=()))
+    launch = AGENT.launch(AgentJob(agent="demo", session="s", task="t", prompt="", cwd="/", program=()))
     assert launch.argv == (sys.executable, "-P", "-m", "holdfast.demo") and launch.listens
     code = "import sys; before = set(sys.modules); import holdfast.demo.server; "
     code += "print(*sorted(set(sys.modules) - before))"

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from holdfast import errors
 from holdfast.forges import payload, prompts, settings
 from holdfast.forges import settings as template
-from holdfast.forges.payload import Assigned, Ignored
+from holdfast.forges.payload import Assignment, IgnoredDelivery
 from holdfast.forges.settings import is_signed
 from tests.support import paths
 
 FIXTURES = paths.FIXTURES / "forges"
 GITHUB = (FIXTURES / "github-issues-assigned.json").read_bytes()
 FORGEJO = (FIXTURES / "forgejo-issues-assigned.json").read_bytes()
-STAMP = prompts.Stamp("guid-1", "d1")
+STAMP = prompts.DeliveryId("guid-1", "d1")
 
 
 def table(**more: Any) -> dict[str, Any]:
@@ -32,12 +32,12 @@ def table(**more: Any) -> dict[str, Any]:
 
 
 def forge(name: str = "github", **more: Any) -> settings.Forge:
-    return settings.read({"forges": {name: table(**more)}})[name]
+    return settings.read_forges({"forges": {name: table(**more)}})[name]
 
 
-def assigned(body: bytes = GITHUB) -> Assigned:
-    found = payload.read("issues", body)
-    assert isinstance(found, Assigned)
+def assigned(body: bytes = GITHUB) -> Assignment:
+    found = payload.read_delivery("issues", body)
+    assert isinstance(found, Assignment)
     return found
 
 
@@ -47,9 +47,9 @@ def changed(body: bytes, change: Any) -> bytes:
     return json.dumps(told).encode()
 
 
-def only_thread(of: settings.Forge, told: Assigned) -> prompts.Thread:
+def only_thread(of: settings.Forge, told: Assignment) -> prompts.IssueThread:
     found = prompts.threads(of, told)
-    assert not isinstance(found, Ignored), found.why
+    assert not isinstance(found, IgnoredDelivery), found.why
     return found[0]
 
 
@@ -107,8 +107,8 @@ def test_what_is_not_an_assignment_of_an_issue_is_ignored() -> None:
         ("issues", pull, "pull request"),
         ("pull_request", GITHUB, "not about issues"),
     ):
-        found = payload.read(event, body)
-        assert isinstance(found, Ignored) and why in found.why
+        found = payload.read_delivery(event, body)
+        assert isinstance(found, IgnoredDelivery) and why in found.why
 
 
 @pytest.mark.parametrize(
@@ -121,20 +121,20 @@ def test_what_is_not_an_assignment_of_an_issue_is_ignored() -> None:
 )
 def test_a_body_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(errors.BadInput):
-        payload.read("issues", body)
+        payload.read_delivery("issues", body)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_it_fail_otherwise(body: bytes) -> None:
     with contextlib.suppress(errors.BadInput):
-        payload.read("issues", body)
+        payload.read_delivery("issues", body)
 
 
 def test_the_names_of_a_delivery() -> None:
-    assert payload.name("forgejo", {"x-gitea-event": "issues"}, "event") == "issues"
-    assert payload.name("forgejo", {"x-gitea-event": "a", "x-forgejo-event": "b"}, "event") == "b"
+    assert payload.header_value("forgejo", {"x-gitea-event": "issues"}, "event") == "issues"
+    assert payload.header_value("forgejo", {"x-gitea-event": "a", "x-forgejo-event": "b"}, "event") == "b"
     with pytest.raises(errors.BadInput, match="x-github-delivery"):
-        payload.name("github", {"x-gitea-delivery": "1"}, "delivery")
+        payload.header_value("github", {"x-gitea-delivery": "1"}, "delivery")
 
 
 # --- from an assignment to a wish
@@ -143,14 +143,14 @@ def test_the_names_of_a_delivery() -> None:
 def test_a_wish_has_key_prompt_and_an_id_of_what_was_signed() -> None:
     of = forge(worktree=True, permissions="allow", template="{repository}#{number} for {user}: {body}")
     thread = only_thread(of, assigned())
-    wish = prompts.wish(of, assigned(), thread, STAMP)
+    wish = prompts.prompt_request(of, assigned(), thread, STAMP)
     assert wish.key == "github:dev-bot:acme/rocket:1104"
     assert wish.prompt.startswith("acme/rocket#1104 for dev-bot: Steps:")
     assert "says {title} and" in wish.prompt  # what the issue says is not looked at again
     assert (wish.agent, wish.cwd, wish.queue) == ("demo", "/src/rocket", True)
     assert (wish.worktree, wish.permissions) == (True, "allow")
-    again = prompts.wish(of, assigned(), thread, STAMP._replace(delivery="forged"))
-    other = prompts.wish(of, assigned(), thread, STAMP._replace(digest="d2"))
+    again = prompts.prompt_request(of, assigned(), thread, STAMP._replace(delivery="forged"))
+    other = prompts.prompt_request(of, assigned(), thread, STAMP._replace(digest="d2"))
     assert wish.task == again.task != other.task
 
 
@@ -161,7 +161,7 @@ def test_a_repository_comes_before_a_user_and_that_before_the_forge() -> None:
         users={"dev-bot": {"agent": "two", "time_limit_s": 6, "cwd": "/u"}},
         repositories={"acme/rocket": {"agent": "three"}},
     )
-    wish = prompts.wish(of, assigned(), only_thread(of, assigned()), STAMP)
+    wish = prompts.prompt_request(of, assigned(), only_thread(of, assigned()), STAMP)
     assert (wish.agent, wish.time_limit_s, wish.cwd) == ("three", 6, "/u")
 
 
@@ -180,7 +180,7 @@ def test_who_and_where_are_not_told_by_upper_and_lower_case() -> None:
 )
 def test_what_is_not_configured_is_ignored(more: dict[str, Any], why: str) -> None:
     found = prompts.threads(forge(**more), assigned())
-    assert isinstance(found, Ignored) and why in found.why
+    assert isinstance(found, IgnoredDelivery) and why in found.why
 
 
 def test_who_was_added_where_the_forge_names_all() -> None:
@@ -190,17 +190,17 @@ def test_who_was_added_where_the_forge_names_all() -> None:
     possible = prompts.threads(of, both)
     assert isinstance(possible, list) and len(possible) == 2
     dev, rev = possible
-    assert prompts.meant(both, possible, ()) == [dev, rev]
-    assert prompts.meant(both, possible, {dev.key}) == [rev]
-    assert isinstance(prompts.meant(both, possible, {dev.key, rev.key}), Ignored)
+    assert prompts.choose_threads(both, possible, ()) == [dev, rev]
+    assert prompts.choose_threads(both, possible, {dev.key}) == [rev]
+    assert isinstance(prompts.choose_threads(both, possible, {dev.key, rev.key}), IgnoredDelivery)
     alone = prompts.threads(of, assigned(FORGEJO))
     assert isinstance(alone, list)
-    assert prompts.meant(assigned(FORGEJO), alone, {dev.key}) == [dev]  # given to it once more
+    assert prompts.choose_threads(assigned(FORGEJO), alone, {dev.key}) == [dev]  # given to it once more
 
 
 def test_a_long_issue_is_cut() -> None:
     long = assigned(changed(GITHUB, lambda p: p["issue"].update(body="x" * 100_000)))
-    wish = prompts.wish(forge(), long, only_thread(forge(), long), STAMP)
+    wish = prompts.prompt_request(forge(), long, only_thread(forge(), long), STAMP)
     assert len(wish.prompt) < 66_000 and "the rest is in the forge" in wish.prompt
 
 
@@ -209,14 +209,14 @@ def test_a_long_issue_is_cut() -> None:
 
 @given(st.text(), st.text())
 def test_a_text_is_put_in_as_it_is(title: str, body: str) -> None:
-    assert template.fill("{title}|{body}", {"title": title, "body": body}) == f"{title}|{body}"
+    assert template.fill_template("{title}|{body}", {"title": title, "body": body}) == f"{title}|{body}"
 
 
 def test_nothing_but_a_name_means_anything() -> None:
     odd = "{title.__class__} {0} {} {title!r} {title:>9} {{title}} {a b} $title %(title)s"
-    assert template.unknown(odd, ["title"]) == ["0"]
+    assert template.unknown_names(odd, ["title"]) == ["0"]
     odd = odd.replace("{0} ", "")
-    assert template.fill(odd, {"title": "T"}) == odd.replace("{{title}}", "{title}")
+    assert template.fill_template(odd, {"title": "T"}) == odd.replace("{{title}}", "{title}")
 
 
 # --- settings
@@ -255,7 +255,7 @@ def test_nothing_but_a_name_means_anything() -> None:
 )
 def test_what_is_wrong_with_a_config_is_named(tables: Any, told: str) -> None:
     with pytest.raises(errors.BadInput) as refusal:
-        settings.read({"forges": tables})
+        settings.read_forges({"forges": tables})
     assert told in refusal.value.message and refusal.value.hint == "see docs/forges.md"
 
 
@@ -279,13 +279,13 @@ def test_an_unknown_setting_is_named_and_what_may_be_meant(
     more: dict[str, Any], told: str, hint: str
 ) -> None:
     with pytest.raises(errors.BadInput) as refusal:
-        settings.read({"forges": {"github": table(**more)}})
+        settings.read_forges({"forges": {"github": table(**more)}})
     assert refusal.value.message == f"config.toml: {told}" and refusal.value.hint == hint
 
 
 def test_a_secret_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3\n")
-    of = settings.read(
+    of = settings.read_forges(
         {
             "forges": {
                 "w": {

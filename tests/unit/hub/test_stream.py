@@ -14,7 +14,7 @@ from holdfast.hub.streaming import feed as subscriber
 from holdfast.hub.streaming import frames
 from holdfast.hub.streaming.feed import Feed
 from holdfast.hub.streaming.frames import Frame, Place
-from holdfast.model.event import Event
+from holdfast.model.event import Event, Origin
 from holdfast.runner.context import Unfinished
 from holdfast.store.types import Change, Changes, Store
 
@@ -39,6 +39,28 @@ def test_an_event_is_one_frame_whatever_it_says() -> None:
     assert lines[:2] == ["id: epoch.7", "event: event"]
     assert json.loads(lines[2].removeprefix("data: "))["event"]["seq"] == 7
     assert found is not made(7).in_all() and (one := made(7)).in_all() is one.in_all()
+
+
+@pytest.mark.parametrize("replayed", [True, False])
+@pytest.mark.parametrize("text", ["plain", "half a character \ud83d"])
+def test_a_live_frame_has_every_field_of_the_event(replayed: bool, text: str) -> None:
+    """A reader that is live and one that reads the past get the same event, the mark of a replay included."""
+    origin = Origin(agent="claude", native_id="n1", record_id="r1")
+    event = Event(7, "assistant", {"text": text}, AT, "t1", replayed=replayed, origin=origin)
+    frame = Frame("s1", event, "epoch.7")
+    fields = {
+        "seq": 7,
+        "kind": "assistant",
+        "body": {"text": text},
+        "at": AT,
+        "task": "t1",
+        "replayed": replayed,
+        "origin": {"agent": "claude", "native_id": "n1", "record_id": "r1"},
+    }
+    past = frames.from_line(Place("epoch", "s1", 7), json.dumps(fields))
+    for piece in (frame.in_all(), frame.in_session(), past):
+        (data,) = [line for line in piece.decode().split("\n") if line.startswith("data: ")]
+        assert json.loads(data.removeprefix("data: ")) == {"session": "s1", "event": fields}
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.agents import claude, codex, demo, opencode
 from holdfast.agents.base import Agent
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 from holdfast.home import Home
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.resume import store_evidence
-from holdfast.transcripts.reader import Inspection, Place
+from holdfast.transcripts.reader import Inspection, SessionRef
 
 LAST = "76c9a2f0-0000-4000-8000-000000000002"
 
@@ -34,20 +34,20 @@ class Reader:
     def root(self, env: Mapping[str, str]) -> str:
         return "/store"
 
-    def find(self, root: str, name: str) -> list[Place]:
-        return [Place(agent="claude", native_id=name, path="/store/n1", cwd="/w")]
+    def find(self, root: str, name: str) -> list[SessionRef]:
+        return [SessionRef(agent="claude", native_id=name, path="/store/n1", cwd="/w")]
 
-    def sessions(self, root: str, cwd: str | None = None) -> Iterator[Place]:
+    def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         return iter(())
 
-    def events(self, place: Place) -> Iterator[NewEvent]:
+    def events(self, place: SessionRef) -> Iterator[NewEvent]:
         yield said("user", "one", "76c9a2f0-0000-4000-8000-000000000000")
         yield said("assistant", "begun", "76c9a2f0-0000-4000-8000-000000000001")
         yield said("assistant", "done", f"{LAST}:1")
         yield said("user", "two", "76c9a2f0-0000-4000-8000-000000000003")
         yield said("assistant", "half", "76c9a2f0-0000-4000-8000-000000000004")
 
-    def inspect(self, place: Place) -> Inspection:
+    def inspect(self, place: SessionRef) -> Inspection:
         if self._problem is not None:
             raise self._problem
         return Inspection(
@@ -60,13 +60,13 @@ class Reader:
             cwd="/w",
         )
 
-    def files(self, place: Place) -> list[str]:
+    def files(self, place: SessionRef) -> list[str]:
         return []
 
-    def owners(self, root: str, place: Place) -> list[int]:
+    def owners(self, root: str, place: SessionRef) -> list[int]:
         return []
 
-    def tools(self, root: str, place: Place) -> list[int]:
+    def tools(self, root: str, place: SessionRef) -> list[int]:
         return []
 
 
@@ -129,7 +129,7 @@ def test_what_a_copy_leaves_out(
 
 
 def test_the_words_that_copy_a_conversation_of_claude() -> None:
-    job = Job(
+    job = AgentJob(
         agent="claude",
         session="s",
         task="t",

@@ -13,15 +13,15 @@ from holdfast.resume.facts import Ended, Facts
 from holdfast.resume.log_evidence import Gap
 from holdfast.resume.rules import ROWS, SOUND, row_of
 from holdfast.resume.verdict import judge, passes, told, wants_brief
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 from tests.support import verdict_facts as resume_facts
 from tests.support.verdict_facts import but, store
 
 PROCESS = Process(4711, "/usr/bin/make all")
 GAP = Gap("tool_summary", 7, "c1", "shell make")
 CUT_GAP = Gap("tool_progress", 9, "c2", "shell make install", cut=True)
-MINUTE = Problem("resume_destroys_history", "too early", {"how": "same_minute", "until": "later"})
-RESET = Problem("resume_destroys_history", "it would be reset", {"how": "reset"})
+MINUTE = TranscriptProblem("resume_destroys_history", "too early", {"how": "same_minute", "until": "later"})
+RESET = TranscriptProblem("resume_destroys_history", "it would be reset", {"how": "reset"})
 
 # facts, what they come to, the codes of the reasons, a word of the first reason, and whether there is a brief
 CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
@@ -235,7 +235,10 @@ codes = st.sampled_from(
     [*(code for group in rules.STORE.values() for code in group), *rules.HARMLESS, "odd", "index_stale"]
 )
 problems = st.builds(
-    Problem, codes, names, st.sampled_from([{}, {"how": "same_minute", "until": "x"}, {"how": "reset"}])
+    TranscriptProblem,
+    codes,
+    names,
+    st.sampled_from([{}, {"how": "same_minute", "until": "x"}, {"how": "reset"}]),
 )
 stores = st.builds(
     lambda sound, problems, dangling, cwd: store(sound=sound, problems=problems, dangling=dangling, cwd=cwd),

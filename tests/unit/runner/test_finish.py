@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.driver import Final
+from holdfast.agents.driver import FinalResult
 from holdfast.runner.finish import MAX_TRIES, Facts, ending
 
-OK = Final(ok=True)
-BAD = Final(ok=False, reason="rate limit")
-STOPPED = Final(ok=False, cancelled=True)
+OK = FinalResult(ok=True)
+BAD = FinalResult(ok=False, reason="rate limit")
+STOPPED = FinalResult(ok=False, cancelled=True)
 
 TABLE = [
     # its own final word decides

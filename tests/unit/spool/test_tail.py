@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.spool import tail
-from holdfast.spool.tail import Line, Splitter, Tail
+from holdfast.spool.tail import Line, Shrunk, Splitter, Tail
 
 PIECES = st.lists(
     st.binary(max_size=12).map(lambda b: b.replace(b"a", b"\n").replace(b"b", b"\r\n")), max_size=12
@@ -54,26 +54,44 @@ def test_lines_are_the_same_however_the_bytes_come(pieces: list[bytes], max_line
 
 
 @settings(deadline=None)
-@given(PIECES, st.integers(1, 9), st.integers(0, 11))
-def test_a_second_life_from_an_offset_hears_the_rest(pieces: list[bytes], limit: int, skipped: int) -> None:
+@given(PIECES, PIECES, st.integers(1, 9), st.integers(0, 11))
+def test_a_file_that_was_cut_is_read_from_its_new_beginning(
+    pieces: list[bytes], later: list[bytes], limit: int, heard: int
+) -> None:
+    """The offsets go on where they were; what was read before is not read again."""
     from tests.crash.support import scratch
 
-    data = b"".join(pieces)
-    lines, last = expected(data, tail.MAX_LINE)
     with scratch() as folder:
         path = os.path.join(folder, "stdout")
         with open(path, "wb") as file:
+            file.write(b"".join(pieces))
+        follower = Tail(path)
+        for _ in range(heard):
+            follower.read(limit)
+        follower.finish()
+        lost, data = follower.offset, b"".join(later)
+        with open(path, "wb") as file:
             file.write(data)
-        first = Tail(path)
-        heard: list[Line] = []
-        while len(heard) < skipped and (more := first.read(limit)):
-            heard += more
-        second = Tail(path, first.offset)
-        while more := second.read(limit):
-            heard += more
-        assert heard == lines
-        assert second.behind() == 0
-        assert second.finish() == last
+        follower.restart(lost)
+        found: list[Line] = []
+        while more := follower.read(limit):
+            found += more
+        lines, last = expected(data, tail.MAX_LINE, lost)
+        assert found == lines
+        assert follower.behind() == 0
+        assert follower.finish() == last
+
+
+@pytest.mark.parametrize("now", [b"", b"x\n", b"other bytes of the same length, or more than there were\n"])
+def test_a_file_that_was_overwritten_is_noticed(tmp_path: Path, now: bytes) -> None:
+    path = tmp_path / "stdout"
+    path.write_bytes(b"one line\nanother\nhalf")
+    follower = Tail(str(path))
+    assert len(follower.read()) == 2
+    path.write_bytes(now)
+    with pytest.raises(Shrunk):
+        follower.behind()
+        follower.read()
 
 
 def test_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -160,7 +159,7 @@ def test_lines_sent_before_and_after_the_start_arrive_and_the_end_too(tmp_path: 
 def test_a_relay_that_cannot_start_leaves_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_dir, "_tail", lambda: ("/none/tail", ""))
+    monkeypatch.setattr(task_dir, "_python", lambda: "/none/python")
     with running(str(tmp_path)) as run:
         spool = run.start("cat")
         assert run.ended() == 0
@@ -249,7 +248,7 @@ def test_a_shim_of_a_folder_that_was_put_away_does_not_take_the_next_ones_place(
         old = os.open(run.spool.stdout, os.O_WRONLY | os.O_APPEND)
         os.rename(run.spool.path, run.spool.path + "~1")
         run.spool.make({})
-        command = [shell, task_dir.SHIM, "/", "mv", "", "", "sh", "-c", "echo ran"]
+        command = [shell, task_dir.SHIM, "/", "mv", "", "", "", "sh", "-c", "echo ran"]
         done = subprocess.run(command, cwd=run.spool.path, env=run.env(), stdout=old, check=False)
         os.close(old)
         assert done.returncode == 125
@@ -334,5 +333,6 @@ def test_the_end_of_stderr_is_told_from_the_beginning_of_a_line(tmp_path: Path) 
 def test_the_shim_is_part_of_the_package() -> None:
     assert os.path.dirname(task_dir.SHIM) == os.path.dirname(os.path.abspath(task_dir.__file__))
     for path in SHELLS[:-1] if SHELLS[-1].endswith("busybox") else SHELLS:
-        subprocess.run([path, "-n", task_dir.SHIM], check=True)
-    assert shutil.which("tail")
+        for script in (task_dir.SHIM, task_dir.RELAY_KEEPER):
+            subprocess.run([path, "-n", script], check=True)
+    assert os.path.isfile(task_dir.RELAY_PROGRAM)

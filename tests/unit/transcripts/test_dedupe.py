@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.event import Event, NewEvent, Origin
-from holdfast.transcripts.dedupe import BORDER, Known
+from holdfast.transcripts.dedupe import REPLAY_MARKER, KnownEvents
 
 AT = "2026-01-01T00:00:00.000000Z"
 
@@ -23,8 +23,8 @@ def call(id: str, origin: bool = True) -> list[NewEvent]:
     ]
 
 
-def known(*events: NewEvent) -> Known:
-    found = Known()
+def known(*events: NewEvent) -> KnownEvents:
+    found = KnownEvents()
     for seq, event in enumerate(events, 1):
         found.add(Event(seq, event.kind, event.body, AT, "t", event.replayed, event.origin))
     return found
@@ -55,7 +55,7 @@ def test_a_call_that_was_begun_here_is_ended_here() -> None:
 
 def test_a_border_that_is_missing_is_noticed() -> None:
     replayed = NewEvent("user", {"text": "x"}, replayed=True)
-    border = NewEvent("notice", {"text": "", "code": BORDER}, replayed=True)
+    border = NewEvent("notice", {"text": "", "code": REPLAY_MARKER}, replayed=True)
     assert known(replayed).unmarked
     assert not known(replayed, border).unmarked
     assert not known(NewEvent("user", {"text": "x"})).unmarked

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.transcripts import file_backups
-from holdfast.transcripts.file_backups import Copies
+from holdfast.transcripts.file_backups import FileBackups
 
 
 def write(path: str, data: bytes) -> None:
@@ -27,17 +27,17 @@ def read(path: str) -> bytes:
 def test_growth_is_appended_and_a_cut_keeps_both(tmp_path: Path) -> None:
     original, folder = str(tmp_path / "a" / "x.jsonl"), str(tmp_path / "native")
     write(original, b"one\n")
-    assert Copies(folder).take([original]) == 4
-    assert Copies(folder).take([original]) == 0
+    assert FileBackups(folder).take([original]) == 4
+    assert FileBackups(folder).take([original]) == 0
     write(original, b"one\ntwo\n")
-    assert Copies(folder).take([original]) == 4
+    assert FileBackups(folder).take([original]) == 4
     write(original, b"one\n")
-    (found,) = Copies(folder).changes()
+    (found,) = FileBackups(folder).changes()
     assert found[1] == "shrunk"
-    Copies(folder).take([original])
+    FileBackups(folder).take([original])
     write(original, b"other\n")
-    assert Copies(folder).changes()[0][1] == "rewritten"
-    Copies(folder).take([original])
+    assert FileBackups(folder).changes()[0][1] == "rewritten"
+    FileBackups(folder).take([original])
     held = {read(os.path.join(folder, name)) for name in os.listdir(folder) if name.startswith("x")}
     assert held == {b"one\ntwo\n", b"one\n", b"other\n"}
 
@@ -45,13 +45,13 @@ def test_growth_is_appended_and_a_cut_keeps_both(tmp_path: Path) -> None:
 def test_level_is_told_only_of_what_was_level(tmp_path: Path) -> None:
     original, folder = str(tmp_path / "x.jsonl"), str(tmp_path / "native")
     write(original, b"one\n")
-    Copies(folder).take([original])
-    assert not Copies(folder).is_level([original])
-    Copies(folder).take([original], level=True)
-    assert Copies(folder).is_level([original])
-    assert not Copies(folder).is_level([])
+    FileBackups(folder).take([original])
+    assert not FileBackups(folder).is_level([original])
+    FileBackups(folder).take([original], level=True)
+    assert FileBackups(folder).is_level([original])
+    assert not FileBackups(folder).is_level([])
     write(original, b"one\ntwo\n")
-    assert not Copies(folder).is_level([original])
+    assert not FileBackups(folder).is_level([original])
 
 
 def test_two_files_of_one_name_and_one_that_went(tmp_path: Path) -> None:
@@ -59,17 +59,20 @@ def test_two_files_of_one_name_and_one_that_went(tmp_path: Path) -> None:
     write(one, b"1")
     write(two, b"2")
     folder = str(tmp_path / "native")
-    assert Copies(folder).take([one, two, str(tmp_path / "gone")]) == 2
-    assert {known.original: read(known.copy) for known in Copies(folder).known()} == {one: b"1", two: b"2"}
+    assert FileBackups(folder).take([one, two, str(tmp_path / "gone")]) == 2
+    assert {known.original: read(known.copy) for known in FileBackups(folder).known()} == {
+        one: b"1",
+        two: b"2",
+    }
     os.unlink(one)
-    assert [change for _, change in Copies(folder).changes()] == ["missing", "same"]
+    assert [change for _, change in FileBackups(folder).changes()] == ["missing", "same"]
 
 
 def test_a_copy_is_put_back_and_what_it_replaces_is_kept(tmp_path: Path) -> None:
     original, folder = str(tmp_path / "a" / "x.jsonl"), str(tmp_path / "native")
     write(original, b"one\ntwo\n")
-    Copies(folder).take([original])
-    (known,) = Copies(folder).known()
+    FileBackups(folder).take([original])
+    (known,) = FileBackups(folder).known()
     write(original, b"one\n")
     kept = file_backups.restore(known, "2026-01-01T00:00:00.000000Z")
     assert kept is not None and read(kept) == b"one\n" and read(original) == b"one\ntwo\n"
@@ -81,10 +84,10 @@ def test_a_copy_is_put_back_and_what_it_replaces_is_kept(tmp_path: Path) -> None
 def test_a_torn_note_of_places_loses_no_copy(tmp_path: Path) -> None:
     original, folder = str(tmp_path / "x"), str(tmp_path / "native")
     write(original, b"one")
-    Copies(folder).take([original])
+    FileBackups(folder).take([original])
     write(os.path.join(folder, "places.json"), b'{"torn')
     write(original, b"two")
-    Copies(folder).take([original])
+    FileBackups(folder).take([original])
     held = {read(os.path.join(folder, name)) for name in os.listdir(folder)}
     assert {b"one", b"two"} <= held
 
@@ -96,6 +99,6 @@ def test_whatever_a_file_becomes_every_state_that_was_seen_is_in_some_copy(state
         original, native = os.path.join(folder, "x"), os.path.join(folder, "native")
         for state in states:
             write(original, state)
-            Copies(native).take([original])
+            FileBackups(native).take([original])
         held = [read(os.path.join(native, n)) for n in os.listdir(native) if n.startswith("x")]
         assert all(any(copy.startswith(state) for copy in held) for state in states)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from holdfast.model.event import check
 from holdfast.model.json_codec import encode
 from holdfast.transcripts import jsonl
-from holdfast.transcripts.jsonl import LONGEST, Line
+from holdfast.transcripts.jsonl import LONGEST, JsonlLine
 from tests.support.transcript_damage import damaged
 
 WHOLE = b"".join(json.dumps({"id": n, "text": "é" * n, "in": {"a": [{}]}}).encode() + b"\n" for n in range(8))
 STARTS = (b'{"id":',)
 
 
-def read(content: bytes, starts: tuple[bytes, ...] = STARTS) -> list[Line]:
+def read(content: bytes, starts: tuple[bytes, ...] = STARTS) -> list[JsonlLine]:
     return list(jsonl.read(io.BytesIO(content), starts))
 
 

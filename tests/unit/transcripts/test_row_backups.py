@@ -21,8 +21,8 @@ from holdfast.agents.opencode.reader import OpenCodeReader
 from holdfast.model.event import NewEvent
 from holdfast.peers.hermes.reader import HermesReader
 from holdfast.transcripts import row_backups
-from holdfast.transcripts.backups import Native
-from holdfast.transcripts.reader import Place, Reader
+from holdfast.transcripts.backups import TranscriptBackup
+from holdfast.transcripts.reader import SessionRef, TranscriptReader
 from tests.support import paths
 
 FIXTURES = paths.FIXTURES / "history"
@@ -36,13 +36,13 @@ class Case(NamedTuple):
     root: str
     database: str
     native_id: str
-    make: Callable[[], Reader]
+    make: Callable[[], TranscriptReader]
     folder: str
 
-    def native(self) -> Native:
-        return Native(self.folder, self.native_id, self.make())
+    def native(self) -> TranscriptBackup:
+        return TranscriptBackup(self.folder, self.native_id, self.make())
 
-    def place(self) -> Place:
+    def place(self) -> SessionRef:
         (found,) = self.make().find(self.root, self.native_id)
         return found
 
@@ -198,7 +198,7 @@ def test_a_session_deleted_while_it_is_copied_keeps_its_last_state(case: Case) -
     events = case.events()
     case.do(*DELETE[named(case)])
     if isinstance(reader := case.make(), OpenCodeReader):
-        row_backups.RowCopy.of(case.folder, case.database).take(reader.share(case.database, case.native_id))
+        row_backups.RowBackup.of(case.folder, case.database).take(reader.share(case.database, case.native_id))
     case.native().take(place)
     case.restore()
     assert case.events() == events

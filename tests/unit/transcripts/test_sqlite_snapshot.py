@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.transcripts import sqlite_snapshot as module
-from holdfast.transcripts.sqlite_snapshot import Kept, open_copy, quick_check, snapshot
+from holdfast.transcripts.sqlite_snapshot import SnapshotCache, open_copy, quick_check, snapshot
 
 # Money moves between 50 rows; each transaction touches many pages, its number is in `n`, the sum stays.
 WRITER = """
@@ -337,7 +337,7 @@ def test_a_checkpoint_between_is_seen_by_the_mtime(tmp_path: Path, monkeypatch: 
 def test_one_copy_serves_while_nothing_changes_and_goes_when_nobody_holds_it(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     make(path, "wal")
-    kept = Kept()
+    kept = SnapshotCache()
     first = kept.copy(path)
     assert kept.copy(path) is first
     db = apsw.Connection(path)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.agents.base import Agent, Launch
-from holdfast.agents.driver import Job
+from holdfast.agents.base import Agent, AgentLaunch
+from holdfast.agents.driver import AgentJob
 from holdfast.errors import BadInput
 
 
-def launch(job: Job) -> Launch:
+def launch(job: AgentJob) -> AgentLaunch:
     """Its command as it is written, and what the config adds."""
-    return Launch((*job.program, *job.args))
+    return AgentLaunch((*job.program, *job.args))
 
 
 def entry(name: str, table: Mapping[str, Any]) -> Agent:

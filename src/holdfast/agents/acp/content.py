@@ -119,7 +119,7 @@ def call_id(told: str) -> str:
     return _TURN.sub("", told, count=1)
 
 
-class Origins:
+class AcpOrigins:
     """Origins for one task's events."""
 
     def __init__(self, agent: str, task: str):

@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from holdfast.agents.acp import jsonrpc
-from holdfast.agents.acp.content import Origins
-from holdfast.agents.acp.jsonrpc import Peer, notify, refuse
-from holdfast.agents.acp.permissions import Asks
-from holdfast.agents.acp.updates import Updates, prompt_usage, shows_acceptance
-from holdfast.agents.driver import Decision, Entry, Final, Job, Out, resumed
+from holdfast.agents.acp.content import AcpOrigins
+from holdfast.agents.acp.jsonrpc import JsonRpcPeer, notify, refuse
+from holdfast.agents.acp.permissions import AcpPermissions
+from holdfast.agents.acp.updates import AcpUpdates, prompt_usage, shows_acceptance
+from holdfast.agents.driver import AgentJob, Decision, DriverOutput, Entry, FinalResult, resumed
 from holdfast.errors import BadInput
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import check_plain
 from holdfast.transcripts.jsonl import error, is_blank, parse
-from holdfast.transcripts.jsonl import line_notice as notice
+from holdfast.transcripts.jsonl import notice_event as notice
 
 VERSION = 1
 # Gemini CLI 0.61.0 answers `session/load` first and replays after that; it tells its commands at the end
@@ -31,15 +31,15 @@ _SILENT_FAILURE = frozenset({"Kimi Code CLI"})
 class AcpDriver:
     """One prompt in one process of an ACP agent."""
 
-    def __init__(self, job: Job):
-        self.final: Final | None = None
+    def __init__(self, job: AgentJob):
+        self.final: FinalResult | None = None
         self.accepted = False
         self.native_id: str | None = None
         self._job = job
-        self._peer = Peer()
-        self._origins = Origins(job.agent, job.task)
-        self._updates = Updates(self._origins)
-        self._asks = Asks(job.permissions)
+        self._peer = JsonRpcPeer()
+        self._origins = AcpOrigins(job.agent, job.task)
+        self._updates = AcpUpdates(self._origins)
+        self._asks = AcpPermissions(job.permissions)
         self.asking = self._asks.open
         self.open_calls = self._updates.calls.open
         self._agent_name = ""  # as the agent tells it
@@ -48,7 +48,7 @@ class AcpDriver:
         self._prompted = False
         self._interrupted = False
 
-    def open(self) -> Out:
+    def open(self) -> DriverOutput:
         """Say who we are; that we have neither files nor terminals to offer keeps tools in the agent.
 
         Our own version is not told: after an upgrade the line would be another one, and be sent again.
@@ -58,15 +58,15 @@ class AcpDriver:
             "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
             "clientInfo": {"name": "holdfast", "version": "1"},
         }
-        return Out(sends=[self._peer.request("initialize", params)])
+        return DriverOutput(sends=[self._peer.request("initialize", params)])
 
-    def hear(self, line: bytes) -> Out:
+    def hear(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout, without its newline."""
         if is_blank(line):
-            return Out()
+            return DriverOutput()
         message = parse(line)
         if isinstance(message, NewEvent):
-            return Out([message])
+            return DriverOutput([message])
         method = message.get("method")
         if not isinstance(method, str):
             return self._hear_answer(message)
@@ -78,51 +78,53 @@ class AcpDriver:
         request = message["id"]
         if method == "session/request_permission" and type(request) in (int, str):
             return self._hear_request(request, params)
-        return Out(sends=[refuse(request, method)])
+        return DriverOutput(sends=[refuse(request, method)])
 
-    def answer(self, ask: str, decision: Decision) -> Out:
+    def answer(self, ask: str, decision: Decision) -> DriverOutput:
         """Say an answer that is in the log already; an ask that is not open gives nothing."""
-        return Out(sends=self._asks.answer(ask, decision))
+        return DriverOutput(sends=self._asks.answer(ask, decision))
 
     def unfinished(self) -> tuple[str, str] | None:
         """See `Driver`."""
         return self._updates.unfinished()
 
-    def interrupt(self) -> Out | None:
+    def interrupt(self) -> DriverOutput | None:
         """`session/cancel`, and `cancelled` to all that waits, as ACP wants; None before the prompt."""
         if not self._prompted:
             return None
         if self._interrupted or self.final is not None:
-            return Out()
+            return DriverOutput()
         self._interrupted = True
-        return Out(sends=[notify("session/cancel", {"sessionId": self.native_id}), *self._asks.cancel()])
+        return DriverOutput(
+            sends=[notify("session/cancel", {"sessionId": self.native_id}), *self._asks.cancel()]
+        )
 
-    def close(self) -> Out:
+    def close(self) -> DriverOutput:
         """What was half said, and an end for each call that has none."""
-        return Out([*self._updates.close(), *self._updates.calls.close(self._asks.not_run())])
+        return DriverOutput([*self._updates.close(), *self._updates.calls.close(self._asks.not_run())])
 
     # --- answers to us
 
-    def _hear_answer(self, message: dict[str, Any]) -> Out:
+    def _hear_answer(self, message: dict[str, Any]) -> DriverOutput:
         method = self._peer.answered(message)
         if method is None:
-            return Out([notice("unknown_record", "a message that nobody asked for", record=message)])
+            return DriverOutput([notice("unknown_record", "a message that nobody asked for", record=message)])
         if message.get("error") is not None:
-            return Out(self._hear_error(method, message["error"]))
+            return DriverOutput(self._hear_error(method, message["error"]))
         result = message.get("result")
         if not isinstance(result, dict):
             result = {}
         if method == "initialize":
             return self._begin(result)
         if method == "session/prompt":
-            return Out(self._finish(result))
+            return DriverOutput(self._finish(result))
         return self._prompt(method, result)
 
-    def _begin(self, result: dict[str, Any]) -> Out:
+    def _begin(self, result: dict[str, Any]) -> DriverOutput:
         version = result.get("protocolVersion")
         if version != VERSION:
             text = f"the agent speaks version {version} of ACP, not {VERSION}"
-            return Out(self._fail("protocol_version", text))
+            return DriverOutput(self._fail("protocol_version", text))
         info = result.get("agentInfo")
         self._agent_name = str(info.get("name")) if isinstance(info, dict) else ""
         params: dict[str, Any] = {"cwd": self._job.cwd, "mcpServers": []}
@@ -132,26 +134,34 @@ class AcpDriver:
         session = told if isinstance(told, dict) else {}
         if self._job.fork_of is not None:
             if session.get("fork") is None:
-                return Out(self._fail("fork_failed", "the agent offers no way to fork a conversation"))
-            return Out(sends=[self._peer.request("session/fork", {"sessionId": self._job.fork_of, **params})])
+                return DriverOutput(
+                    self._fail("fork_failed", "the agent offers no way to fork a conversation")
+                )
+            return DriverOutput(
+                sends=[self._peer.request("session/fork", {"sessionId": self._job.fork_of, **params})]
+            )
         if not self._job.resume:
-            return Out(sends=[self._peer.request("session/new", params)])
+            return DriverOutput(sends=[self._peer.request("session/new", params)])
         params = {"sessionId": self._job.native_id, **params}
         if session.get("resume") is not None:
-            return Out(sends=[self._peer.request("session/resume", params)])
+            return DriverOutput(sends=[self._peer.request("session/resume", params)])
         if offered.get("loadSession") is True:
-            return Out(sends=[self._peer.request("session/load", params)])
-        return Out(self._fail("resume_failed", "the agent offers no way to go on with a conversation"))
+            return DriverOutput(sends=[self._peer.request("session/load", params)])
+        return DriverOutput(
+            self._fail("resume_failed", "the agent offers no way to go on with a conversation")
+        )
 
-    def _prompt(self, method: str, result: dict[str, Any]) -> Out:
+    def _prompt(self, method: str, result: dict[str, Any]) -> DriverOutput:
         asked = self._job.native_id if self._job.resume else None
         native_id = result.get("sessionId") or asked
         if method == "session/fork" and native_id == self._job.fork_of:
-            return Out(self._fail("fork_failed", f"the agent went on with {native_id} and did not fork it"))
+            return DriverOutput(
+                self._fail("fork_failed", f"the agent went on with {native_id} and did not fork it")
+            )
         if asked is not None and native_id != asked:
-            return Out(self._fail("resume_failed", f"the agent opened {native_id} and not {asked}"))
+            return DriverOutput(self._fail("resume_failed", f"the agent opened {native_id} and not {asked}"))
         if not isinstance(native_id, str) or not _is_id(native_id):
-            return Out(self._fail("no_session", "the agent gave no id for the session"))
+            return DriverOutput(self._fail("no_session", "the agent gave no id for the session"))
         self.native_id = self._origins.native_id = native_id
         seen = SeeToken(agent=self._job.agent, native_id=native_id, protocol="acp", seen_in="stream")
         entries: list[Entry] = [seen, *([] if asked is None else [resumed(native_id)])]
@@ -159,10 +169,10 @@ class AcpDriver:
         line = self._peer.request("session/prompt", {"sessionId": native_id, "prompt": prompt})
         if method == "session/load" and self._agent_name in _REPLAYS_LATE and not self._told_commands:
             self._opening = line
-            return Out(entries)
+            return DriverOutput(entries)
         self._prompted = True
         # Entries are committed before lines are sent: the token is durable before the first prompt.
-        return Out(entries, [line])
+        return DriverOutput(entries, [line])
 
     def _finish(self, result: dict[str, Any]) -> list[Entry]:
         entries: list[Entry] = [*self._accept(), *self._updates.flush()]
@@ -195,7 +205,7 @@ class AcpDriver:
         return entries
 
     def _settle(self, reason: str | None, cancelled: bool = False) -> None:
-        self.final = Final(reason is None, reason, cancelled, self._usage(), self._updates.answer)
+        self.final = FinalResult(reason is None, reason, cancelled, self._usage(), self._updates.answer)
 
     def _usage(self) -> dict[str, Any]:
         usage = dict(self._updates.usage)
@@ -211,19 +221,23 @@ class AcpDriver:
 
     # --- what the agent tells and asks
 
-    def _hear_notification(self, method: str, params: dict[str, Any], message: dict[str, Any]) -> Out:
+    def _hear_notification(
+        self, method: str, params: dict[str, Any], message: dict[str, Any]
+    ) -> DriverOutput:
         if method != "session/update":
             # Names that begin so are an adapter's own, to be ignored by those who do not know them.
             if method.startswith(("_", "$/")):
-                return Out()
-            return Out([notice("unknown_record", f"a message not known here: {method}", record=message)])
+                return DriverOutput()
+            return DriverOutput(
+                [notice("unknown_record", f"a message not known here: {method}", record=message)]
+            )
         update = params.get("update")
         if not isinstance(update, dict):
-            return Out([notice("unknown_record", "an update that tells nothing", record=message)])
+            return DriverOutput([notice("unknown_record", "an update that tells nothing", record=message)])
         if not self._prompted:
             return self._hear_replay(update)
         if params.get("sessionId") != self.native_id:
-            return Out([notice("other_session", "an update of another session", record=params)])
+            return DriverOutput([notice("other_session", "an update of another session", record=params)])
         entries = self._accept() if shows_acceptance(update) else []
         entries += self._updates.hear(update, self._interrupted)
         call = self._updates.calls.get(update.get("toolCallId"))
@@ -232,17 +246,17 @@ class AcpDriver:
         if self.final is not None and update.get("sessionUpdate") == "usage_update":
             # Kimi tells its usage after its final answer.
             self.final = msgspec.structs.replace(self.final, usage=self._usage())
-        return Out(entries)
+        return DriverOutput(entries)
 
-    def _hear_replay(self, update: dict[str, Any]) -> Out:
+    def _hear_replay(self, update: dict[str, Any]) -> DriverOutput:
         """What comes before the prompt is the past or a menu; none of it is live."""
         self._told_commands |= update.get("sessionUpdate") == "available_commands_update"
         if self._opening is None or not self._told_commands:
-            return Out()
+            return DriverOutput()
         line, self._opening, self._prompted = self._opening, None, True
-        return Out(sends=[line])
+        return DriverOutput(sends=[line])
 
-    def _hear_request(self, request: int | str, params: dict[str, Any]) -> Out:
+    def _hear_request(self, request: int | str, params: dict[str, Any]) -> DriverOutput:
         told = params.get("toolCall")
         update = told if isinstance(told, dict) else {}
         entries: list[Entry] = [*self._accept(), *self._updates.flush()]
@@ -250,7 +264,7 @@ class AcpDriver:
         call = self._updates.calls.get(update.get("toolCallId"))
         body, sends = self._asks.add(request, params, call, self._interrupted)
         entries.append(NewEvent("permission", body, origin=self._origins.here("ask", body["ask"])))
-        return Out(entries, sends)
+        return DriverOutput(entries, sends)
 
 
 def _is_id(value: str) -> bool:

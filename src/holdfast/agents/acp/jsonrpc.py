@@ -9,7 +9,7 @@ from holdfast.model.json_codec import decode, encode
 METHOD_NOT_FOUND = -32601
 
 
-class Peer:
+class JsonRpcPeer:
     """Requests numbered by a counter, so that the same conversation always has the same bytes.
 
     The ids of the agent's own requests are a space apart: they restart at 0 and meet ours.

@@ -6,8 +6,8 @@ from itertools import chain, count
 from typing import Any
 
 from holdfast.agents.acp.jsonrpc import reply
-from holdfast.agents.acp.tool_calls import Call
-from holdfast.agents.driver import Ask, Decision, Policy
+from holdfast.agents.acp.tool_calls import AcpToolCall
+from holdfast.agents.driver import Decision, PermissionRequest, Policy
 
 # Options are chosen by their kind, never by their id or order. `once` first: one answer of ours is no
 # standing permission.
@@ -31,24 +31,24 @@ def outcome(options: tuple[dict[str, Any], ...], decision: Decision) -> dict[str
     return CANCELLED
 
 
-class Asks:
+class AcpPermissions:
     """All that one process asked."""
 
     def __init__(self, policy: Policy):
-        self.open: dict[str, Ask] = {}
+        self.open: dict[str, PermissionRequest] = {}
         self._policy = policy
         self._requests: dict[str, Any] = {}  # ask: the id of the agent's request, as it came
         self._calls: dict[str, str] = {}  # ask: call, of all that were ever asked
         self._not_run: dict[str, tuple[str, str]] = {}  # call: outcome and reason
 
     def add(
-        self, request: int | str, params: dict[str, Any], call: Call | None, stopped: bool
+        self, request: int | str, params: dict[str, Any], call: AcpToolCall | None, stopped: bool
     ) -> tuple[dict[str, Any], list[bytes]]:
         """Take a request: the body of its event, and the answer if it has one already.
 
         `stopped`: the agent was told to stop, so whatever it asks now is cancelled.
         """
-        ask = Ask(
+        ask = PermissionRequest(
             id=self._name(str(request)),
             call=call.id if call is not None else "",
             name=call.label if call is not None else "tool",

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.agents.acp import content
 from holdfast.agents.acp import content as naming
-from holdfast.agents.acp.content import Origins
+from holdfast.agents.acp.content import AcpOrigins
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import decode
 
@@ -17,7 +17,7 @@ UNKNOWN = ("interrupted", "The agent ended without telling how this call ended; 
 _KEPT = ("kind", "title", "content", "rawInput", "rawOutput")
 
 
-class Call(msgspec.Struct):
+class AcpToolCall(msgspec.Struct):
     """One tool call, as far as it has been told."""
 
     id: str
@@ -58,16 +58,16 @@ class Call(msgspec.Struct):
             self.streamed = _object(content.shown(update.get("content"))) or self.streamed
 
 
-class Calls:
+class AcpToolCalls:
     """All calls of one process, by the id the agent uses."""
 
-    def __init__(self, origins: Origins):
+    def __init__(self, origins: AcpOrigins):
         self.open: dict[str, str] = {}  # those that were announced and did not end: id and name
         self._origins = origins
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, AcpToolCall] = {}
         self._ids: set[str] = set()
 
-    def get(self, told: Any) -> Call | None:
+    def get(self, told: Any) -> AcpToolCall | None:
         """The call of that id, as the agent says it."""
         return self._calls.get(told) if isinstance(told, str) else None
 
@@ -83,7 +83,7 @@ class Calls:
         call = self._calls.get(told)
         first = call is None
         if call is None:
-            call = self._calls[told] = Call(self._free_id(told))
+            call = self._calls[told] = AcpToolCall(self._free_id(told))
         if call.ended:
             return []
         call.take(update)
@@ -110,12 +110,12 @@ class Calls:
             events.append(self._end(call, *why.get(call.id, UNKNOWN), known=False))
         return events
 
-    def _begin(self, call: Call) -> NewEvent:
+    def _begin(self, call: AcpToolCall) -> NewEvent:
         call.begun = True
         body = {"call": call.id, "name": call.label, "input": call.input}
         return NewEvent("tool_progress", body, origin=self._origins.of("call", call.id))
 
-    def _end(self, call: Call, outcome: str, output: str, known: bool = True) -> NewEvent:
+    def _end(self, call: AcpToolCall, outcome: str, output: str, known: bool = True) -> NewEvent:
         call.ended = True
         self.open.pop(call.id, None)
         body: dict[str, Any] = {"call": call.id, "name": call.label, "outcome": outcome, "output": output}
@@ -131,7 +131,7 @@ class Calls:
         return free
 
 
-def _is_known(call: Call, update: dict[str, Any], first: bool) -> bool:
+def _is_known(call: AcpToolCall, update: dict[str, Any], first: bool) -> bool:
     """Whether its input is all there.
 
     OpenCode announces a call as pending with nothing but its cwd; Kimi streams the input as content of an
@@ -154,7 +154,7 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _output(call: Call, update: dict[str, Any]) -> str:
+def _output(call: AcpToolCall, update: dict[str, Any]) -> str:
     """The text of a result: the raw one if that is text, else what is shown, else what the raw one holds."""
     raw = update.get("rawOutput")
     if isinstance(raw, str) and raw:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.acp import content
-from holdfast.agents.acp.content import Origins
-from holdfast.agents.acp.tool_calls import Calls
+from holdfast.agents.acp.content import AcpOrigins
+from holdfast.agents.acp.tool_calls import AcpToolCalls
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.jsonl import line_notice as notice
+from holdfast.transcripts.jsonl import notice_event as notice
 
 _SPOKEN = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
 # Nothing for a log: menus, modes and settings; the user's words we wrote ourselves.
@@ -33,12 +33,12 @@ def shows_acceptance(update: dict[str, Any]) -> bool:
     return isinstance(kind, str) and kind not in _NO_ACCEPTANCE
 
 
-class Updates:
+class AcpUpdates:
     """Chunks joined, calls folded, usage kept."""
 
-    def __init__(self, origins: Origins):
+    def __init__(self, origins: AcpOrigins):
         self._origins = origins
-        self.calls = Calls(origins)
+        self.calls = AcpToolCalls(origins)
         self.usage: dict[str, Any] = {}
         self.answer: str | None = None  # the last text that was said
         self.spoke = False  # since the last word of a tool

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import Agent, Launch, Trap
-from holdfast.agents.driver import Job
-from holdfast.transcripts.reader import Reader
+from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.driver import AgentJob
+from holdfast.transcripts.reader import TranscriptReader
 
 
 def behind(path: str) -> tuple[str, ...] | None:
@@ -22,7 +22,7 @@ def behind(path: str) -> tuple[str, ...] | None:
     return ()
 
 
-def launch(job: Job) -> Launch:
+def launch(job: AgentJob) -> AgentLaunch:
     """Long-lived, spoken to by stream-json, every permission decided by us."""
     argv = [*job.program, "-p", "--input-format", "stream-json", "--output-format", "stream-json"]
     argv += ["--verbose", "--permission-prompt-tool", "stdio", "--replay-user-messages"]
@@ -32,10 +32,10 @@ def launch(job: Job) -> Launch:
         argv += ["--resume-session-at", job.fork_at] if job.fork_at is not None else []
     if job.native_id is not None:
         argv += ["--resume" if job.resume else "--session-id", job.native_id]
-    return Launch((*argv, *job.args))
+    return AgentLaunch((*argv, *job.args))
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.agents.claude.reader import ClaudeReader
 
     return ClaudeReader()
@@ -91,14 +91,14 @@ AGENT = Agent(
         "DISABLE_AUTOUPDATER": "1",
     },
     traps=(
-        Trap(
+        KnownTrap(
             "cannot be run by Holdfast: it does not know all the options that it is given", before=(1, 0, 109)
         ),
-        Trap("a kill before its first reply leaves nothing that could be resumed", before=(2, 1, 45)),
-        Trap("forgets in silence a tool call that a crash cut off, when resumed", before=(2, 1, 265)),
-        Trap("resumes a conversation only from the directory that it began in", before=(2, 1, 198)),
-        Trap("loses the result of a tool that SIGTERM cuts off", since=(2, 1, 236)),
-        Trap("has no lock: a conversation that is open elsewhere can be resumed too, and splits in two"),
+        KnownTrap("a kill before its first reply leaves nothing that could be resumed", before=(2, 1, 45)),
+        KnownTrap("forgets in silence a tool call that a crash cut off, when resumed", before=(2, 1, 265)),
+        KnownTrap("resumes a conversation only from the directory that it began in", before=(2, 1, 198)),
+        KnownTrap("loses the result of a tool that SIGTERM cuts off", since=(2, 1, 236)),
+        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and splits in two"),
     ),
     history=_history,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from holdfast.agents.driver import Ask, Decision, Entry, Out, Policy
+from holdfast.agents.driver import Decision, DriverOutput, Entry, PermissionRequest, Policy
 from holdfast.model import json_codec
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl as lines
@@ -33,7 +33,7 @@ def request(id: str, subtype: str, **fields: Any) -> bytes:
     return _line({"type": "control_request", "request_id": id, "request": {"subtype": subtype, **fields}})
 
 
-def decision(ask: Ask, decided: Decision) -> bytes:
+def decision(ask: PermissionRequest, decided: Decision) -> bytes:
     """The answer to a permission."""
     said: dict[str, Any] = {"behavior": "deny", "message": REFUSAL}
     if decided == "allow":
@@ -60,21 +60,21 @@ OPTIONS = ({"id": "allow", "name": "Allow"}, {"id": "deny", "name": "Deny"})
 TOLD = ("description", "blocked_path", "decision_reason")  # what else an ask may say
 
 
-class Asks:
+class ClaudePermissions:
     """What waits for an answer, and what became of the others."""
 
     def __init__(self, policy: Policy):
         """By that policy."""
-        self.waiting: dict[str, Ask] = {}
+        self.waiting: dict[str, PermissionRequest] = {}
         self.refused: set[str] = set()  # calls
         self._policy: Policy = policy
         self._withdrawn: set[str] = set()  # calls
 
-    def asked(self, record: dict[str, Any], parent: str | None) -> Out:
+    def asked(self, record: dict[str, Any], parent: str | None) -> DriverOutput:
         """A `can_use_tool` request: logged, and answered at once unless a person is to be asked."""
         request = record["request"]
         id, call, name = record["request_id"], request.get("tool_use_id"), request.get("tool_name")
-        ask = Ask(
+        ask = PermissionRequest(
             id,
             call if isinstance(call, str) else id,
             name if isinstance(name, str) else "",
@@ -87,16 +87,16 @@ class Asks:
         if parent is not None:
             told["parent"] = parent
         event = _event(ask, decided, "policy" if decided else None, told)
-        return Out([event], [] if decided is None else self.answer(id, decided).sends)
+        return DriverOutput([event], [] if decided is None else self.answer(id, decided).sends)
 
-    def answer(self, id: str, decided: Decision) -> Out:
+    def answer(self, id: str, decided: Decision) -> DriverOutput:
         """What says an answer; nothing if that ask does not wait."""
         ask = self.waiting.pop(id, None)
         if ask is None:
-            return Out()
+            return DriverOutput()
         if decided == "deny":
             self.refused.add(ask.call)
-        return Out(sends=[decision(ask, decided)])
+        return DriverOutput(sends=[decision(ask, decided)])
 
     def echoed(self, record: dict[str, Any]) -> None:
         """The CLI repeats every answer that it took."""
@@ -132,6 +132,6 @@ class Asks:
         return lines.UNKNOWN_OUTCOME
 
 
-def _event(ask: Ask, answer: str | None, by: str | None, told: dict[str, Any]) -> NewEvent:
+def _event(ask: PermissionRequest, answer: str | None, by: str | None, told: dict[str, Any]) -> NewEvent:
     body = {"call": ask.call, "ask": ask.id, "name": ask.name, "input": ask.input}
     return NewEvent("permission", {**body, "options": list(OPTIONS), "answer": answer, "by": by, **told})

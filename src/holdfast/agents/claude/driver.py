@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.claude import control, stream
-from holdfast.agents.claude.control import Asks
-from holdfast.agents.claude.stream import Draft
-from holdfast.agents.claude.tool_calls import Calls
-from holdfast.agents.driver import Decision, Entry, Final, Job, Out, named_conversation
+from holdfast.agents.claude.control import ClaudePermissions
+from holdfast.agents.claude.stream import PartialBlock
+from holdfast.agents.claude.tool_calls import ClaudeToolCalls
+from holdfast.agents.driver import AgentJob, Decision, DriverOutput, Entry, FinalResult, named_conversation
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
 
@@ -18,15 +18,15 @@ PROTOCOL = "stream-json"
 class ClaudeDriver:
     """One `claude -p --input-format stream-json --output-format stream-json` process."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: AgentJob):
         """For that job; nothing is said yet."""
         self.job = job
-        self.final: Final | None = None
+        self.final: FinalResult | None = None
         self.accepted = False
         self.native_id: str | None = None
-        self._asks = Asks(job.permissions)
-        self._calls = Calls()
-        self._draft = Draft()
+        self._asks = ClaudePermissions(job.permissions)
+        self._calls = ClaudeToolCalls()
+        self._draft = PartialBlock()
         self.asking = self._asks.waiting
         self.open_calls = self._calls.open
         self._states = False  # whether it tells of its state, and so when it is idle
@@ -34,12 +34,12 @@ class ClaudeDriver:
         self._usage: dict[str, Any] = {}
         self._version = job.version
 
-    def open(self) -> Out:
+    def open(self) -> DriverOutput:
         """The handshake and the prompt."""
         hello = control.request("holdfast-1", "initialize", hooks=None)
-        return Out(sends=[hello, control.prompt(self.job.task, self.job.prompt)])
+        return DriverOutput(sends=[hello, control.prompt(self.job.task, self.job.prompt)])
 
-    def answer(self, ask: str, decision: Decision) -> Out:
+    def answer(self, ask: str, decision: Decision) -> DriverOutput:
         """Say an answer that is in the log already."""
         return self._asks.answer(ask, decision)
 
@@ -47,21 +47,21 @@ class ClaudeDriver:
         """See `Driver`."""
         return self._draft.unfinished()
 
-    def interrupt(self) -> Out | None:
+    def interrupt(self) -> DriverOutput | None:
         """The control request that ends the turn."""
-        return Out(sends=[control.request("holdfast-2", "interrupt")])
+        return DriverOutput(sends=[control.request("holdfast-2", "interrupt")])
 
-    def hear(self, line: bytes) -> Out:
+    def hear(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout."""
         if lines.is_blank(line):
-            return Out()
+            return DriverOutput()
         record = lines.parse(line)
         if isinstance(record, NewEvent):
-            return Out([record])
+            return DriverOutput([record])
         kind = lines.word(record, "type")
         if kind == "control_request":
             return self._asked(record)
-        out = Out()
+        out = DriverOutput()
         if kind == "stream_event":
             self._draft.hear(record)
         elif kind == "system":
@@ -82,11 +82,11 @@ class ClaudeDriver:
             out.entries.append(lines.unknown(record))
         return out
 
-    def close(self) -> Out:
+    def close(self) -> DriverOutput:
         """Stdout has ended for good."""
         if self._result is not None and not self._calls.helped:
             self._settle()
-        out = Out([*self._draft.close()])
+        out = DriverOutput([*self._draft.close()])
         for call, name in self.open_calls.items():
             out.entries.append(self._summary(call, name, "interrupted", self._asks.left(call), None))
         self.open_calls.clear()
@@ -109,7 +109,7 @@ class ClaudeDriver:
             told = self._calls.task(record, between_turns=self._result is not None)
             if told is not None:
                 call = record.get("tool_use_id")
-                entries.append(lines.line_notice("background_ended", told[: lines.SHOWN], call=call))
+                entries.append(lines.notice_event("background_ended", told[: lines.SHOWN], call=call))
         elif subtype not in stream.QUIET_SYSTEM:
             entries.append(stream.told(record))
 
@@ -150,7 +150,7 @@ class ClaudeDriver:
         if not running:
             return []
         return [
-            lines.line_notice("background_running", "still running: " + "; ".join(running)[: lines.SHOWN])
+            lines.notice_event("background_running", "still running: " + "; ".join(running)[: lines.SHOWN])
         ]
 
     # --- what it says and does
@@ -206,12 +206,12 @@ class ClaudeDriver:
         origin = self._origin(f"result:{call}")
         entries.append(self._summary(call, name, outcome, stream.output(block.get("content")), origin))
 
-    def _asked(self, record: dict[str, Any]) -> Out:
+    def _asked(self, record: dict[str, Any]) -> DriverOutput:
         id, request = record.get("request_id"), record.get("request")
         if not isinstance(id, str) or not isinstance(request, dict):
-            return Out([lines.unknown(record)])
+            return DriverOutput([lines.unknown(record)])
         if request.get("subtype") != "can_use_tool":
-            return Out([lines.unknown(record)], [control.refusal(id)])
+            return DriverOutput([lines.unknown(record)], [control.refusal(id)])
         return self._asks.asked(record, self._calls.parents.get(lines.word(request, "tool_use_id")))
 
     def _summary(self, call: str, name: str, outcome: str, output: str, origin: Origin | None) -> NewEvent:

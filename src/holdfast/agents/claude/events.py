@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.claude import records, stream
-from holdfast.agents.claude.records import QUIET, QUIET_SYSTEM, Record, inside
-from holdfast.agents.claude.transcript import Piece
+from holdfast.agents.claude.records import QUIET, QUIET_SYSTEM, ClaudeRecord, inside
+from holdfast.agents.claude.transcript import TranscriptPiece
 from holdfast.errors import BadInput
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
@@ -22,7 +22,7 @@ _API_ERROR = re.compile(r'"type":"(\w+)_error"')
 _API_ERRORS = {"api": "server_error"}
 
 
-def told(record: Record, raw: bytes) -> NewEvent | None:
+def told(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
     """What a `system` record says; None if that is nothing about the work."""
     if record.subtype in QUIET_SYSTEM:
         return None
@@ -35,7 +35,7 @@ def told(record: Record, raw: bytes) -> NewEvent | None:
     found = _STDOUT.fullmatch(content) if isinstance(content, str) else None
     if record.subtype == "local_command" and found is not None:
         # The stream has it as the words of a model «<synthetic>», with the same uuid and without marks.
-        return wire.line_notice("synthetic", found[1].strip())
+        return wire.notice_event("synthetic", found[1].strip())
     return stream.told(value)
 
 
@@ -61,7 +61,7 @@ HELPERS = frozenset({"Task", "Agent"})  # the tools that start a subagent
 _KEPT = 4096  # ended calls that are surely known as such
 
 
-class Open(msgspec.Struct, gc=False):
+class OpenCall(msgspec.Struct, gc=False):
     """A call without a result."""
 
     name: str
@@ -69,12 +69,12 @@ class Open(msgspec.Struct, gc=False):
     prompt: str | None  # of a subagent that it starts
 
 
-class Calls:
+class TranscriptCalls:
     """The calls of one transcript, of the ended ones only the latest."""
 
     def __init__(self) -> None:
         """None yet."""
-        self.open: dict[str, Open] = {}
+        self.open: dict[str, OpenCall] = {}
         self._young: dict[str, None] = {}
         self._old: dict[str, None] = {}
 
@@ -83,10 +83,10 @@ class Calls:
         if call in self.open or call in self._young or call in self._old:
             return False
         prompt = given.get("prompt") if name in HELPERS and isinstance(given, dict) else None
-        self.open[call] = Open(name, parent, prompt if isinstance(prompt, str) else None)
+        self.open[call] = OpenCall(name, parent, prompt if isinstance(prompt, str) else None)
         return True
 
-    def end(self, call: str) -> Open:
+    def end(self, call: str) -> OpenCall:
         """A call has its result."""
         self._young[call] = None
         if len(self._young) > _KEPT:
@@ -106,13 +106,13 @@ class Calls:
                 break
         return found
 
-    def _helpers(self) -> Iterator[tuple[str, Open]]:
+    def _helpers(self) -> Iterator[tuple[str, OpenCall]]:
         for call, started in self.open.items():
             if started.name in HELPERS:
                 yield call, started
 
 
-_UNKNOWN = Open("", None, None)
+_UNKNOWN = OpenCall("", None, None)
 
 
 # --- A transcript's records as events: the same that the driver writes of the same things in the stream.
@@ -126,12 +126,12 @@ _STAMP = re.compile(
 _SIDES = 8192  # records of subagents in the same file whose call is remembered
 
 
-class Teller:
+class ClaudeEventBuilder:
     """Tells one transcript; given its pieces in logical order."""
 
     def __init__(self, native_id: str, answered: Callable[[str], bool], parent: str | None = None):
         """`answered`: whether a call has a result anywhere; `parent`: the call that began a subagent."""
-        self.calls = Calls()
+        self.calls = TranscriptCalls()
         self.helpers: dict[str, str] = {}  # of calls that ended and started a subagent: which
         self.prompts: dict[str, str] = {}  # and what it was to do
         self._native_id = native_id if wire.plain(native_id) is not None else None
@@ -139,7 +139,7 @@ class Teller:
         self._parent = parent
         self._sides: dict[str, str] = {}  # of subagents in the same file, by record: the call
 
-    def tell(self, piece: Piece) -> list[NewEvent]:
+    def tell(self, piece: TranscriptPiece) -> list[NewEvent]:
         """What a piece says."""
         record = piece.record
         if record is None:
@@ -162,10 +162,10 @@ class Teller:
 
     # --- what the model says
 
-    def _assistant(self, record: Record, raw: bytes) -> list[NewEvent]:
+    def _assistant(self, record: ClaudeRecord, raw: bytes) -> list[NewEvent]:
         message = record.message
         if message is None:
-            return [self._unknown(record, Piece(0, raw, record))]
+            return [self._unknown(record, TranscriptPiece(0, raw, record))]
         content, parent = message.content, self._parent
         if record.is_sidechain and parent is None:
             parent = self._side(record)
@@ -194,7 +194,9 @@ class Teller:
                 told.append(self._odd_block(record, block, i, at))
         return told
 
-    def _not_said(self, record: Record, body: dict[str, Any], i: int, raw: bytes, at: str | None) -> NewEvent:
+    def _not_said(
+        self, record: ClaudeRecord, body: dict[str, Any], i: int, raw: bytes, at: str | None
+    ) -> NewEvent:
         """What the CLI puts in the model's mouth."""
         kind = "notice"
         if record.error or record.is_api_error_message:
@@ -205,7 +207,13 @@ class Teller:
         return NewEvent(kind, body, at, False, self._origin(record, i))
 
     def _called(
-        self, record: Record, block: dict[str, Any], i: int, parent: str | None, at: str | None, raw: bytes
+        self,
+        record: ClaudeRecord,
+        block: dict[str, Any],
+        i: int,
+        parent: str | None,
+        at: str | None,
+        raw: bytes,
     ) -> NewEvent:
         call, name, given = block.get("id"), block.get("name"), block.get("input")
         if type(call) is not str or type(name) is not str or _is_deep(raw):
@@ -220,7 +228,7 @@ class Teller:
 
     # --- what is said to it
 
-    def _user(self, record: Record) -> list[NewEvent]:
+    def _user(self, record: ClaudeRecord) -> list[NewEvent]:
         content = record.message.content if record.message is not None else None
         at = _at(record.timestamp)
         spoken = records.of_user(record)
@@ -235,7 +243,7 @@ class Teller:
             return [NewEvent("notice", {**said.body, "code": spoken}, at, False, said.origin)]
         return [*self._left_open(), said]
 
-    def _results(self, record: Record, content: list[Any], at: str | None) -> list[NewEvent]:
+    def _results(self, record: ClaudeRecord, content: list[Any], at: str | None) -> list[NewEvent]:
         told: list[NewEvent] = []
         sub = self._parent is not None or bool(record.is_sidechain)
         if record.is_sidechain:
@@ -257,7 +265,7 @@ class Teller:
                 told.append(self._odd_block(record, block, i, at))
         return told
 
-    def _returned(self, record: Record, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
+    def _returned(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         call: str = block["tool_use_id"]
         output = stream.output(block.get("content"))
         if self.calls.ended(call):
@@ -283,7 +291,7 @@ class Teller:
             body["parent"] = parent
         return NewEvent("tool_summary", body, at, False, self._named("result:" + call))
 
-    def _attachment(self, record: Record) -> list[NewEvent]:
+    def _attachment(self, record: ClaudeRecord) -> list[NewEvent]:
         found = records.queued(record)
         if found is None or self._parent is not None or record.is_sidechain:
             return []
@@ -295,28 +303,28 @@ class Teller:
 
     # --- what the CLI says
 
-    def _system(self, record: Record, piece: Piece) -> list[NewEvent]:
+    def _system(self, record: ClaudeRecord, piece: TranscriptPiece) -> list[NewEvent]:
         said = told(record, piece.raw)
         return [] if said is None else [self._placed(said, record, piece)]
 
-    def _unknown(self, record: Record, piece: Piece) -> NewEvent:
+    def _unknown(self, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
         value = wire.parse(piece.raw)
         return self._placed(wire.unknown(value) if isinstance(value, dict) else value, record, piece)
 
-    def _odd_block(self, record: Record, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
+    def _odd_block(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         try:
             said = wire.unknown(block)
         except BadInput:  # too deep
-            said = wire.line_notice("unknown_record", f"a block of type {block.get('type')!s:.100}")
+            said = wire.notice_event("unknown_record", f"a block of type {block.get('type')!s:.100}")
         return NewEvent(said.kind, self._below(said.body), at, False, self._origin(record, i))
 
-    def _odd(self, odd: jsonl.Line) -> NewEvent:
+    def _odd(self, odd: jsonl.JsonlLine) -> NewEvent:
         said = jsonl.notice(odd, AGENT, self._native_id or "")
         return NewEvent(
             said.kind, self._below(said.body), None, False, said.origin if self._native_id else None
         )
 
-    def _placed(self, said: NewEvent, record: Record, piece: Piece) -> NewEvent:
+    def _placed(self, said: NewEvent, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
         origin = self._origin(record, 0) or self._at_byte(piece.offset)
         return NewEvent(said.kind, self._below(said.body), _at(record.timestamp), False, origin)
 
@@ -340,7 +348,7 @@ class Teller:
 
     # --- subagents in the same file
 
-    def _side(self, record: Record, prompt: Any = None) -> str | None:
+    def _side(self, record: ClaudeRecord, prompt: Any = None) -> str | None:
         """The call that started the subagent of this record (1.0 keeps them in the transcript itself)."""
         call = self._sides.get(record.parent_uuid) if record.parent_uuid is not None else None
         if call is None:
@@ -354,7 +362,7 @@ class Teller:
 
     # --- where it is from
 
-    def _origin(self, record: Record, block: int) -> Origin | None:
+    def _origin(self, record: ClaudeRecord, block: int) -> Origin | None:
         uuid = record.uuid
         if uuid is None:
             return None

@@ -10,10 +10,10 @@ import msgspec
 
 from holdfast.agents.claude import records, stream
 from holdfast.agents.claude.events import HELPERS
-from holdfast.agents.claude.records import Record, blocks
-from holdfast.agents.claude.transcript import Piece, logical
+from holdfast.agents.claude.records import ClaudeRecord, blocks
+from holdfast.agents.claude.transcript import TranscriptPiece, logical
 from holdfast.transcripts import jsonl
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 # What a record is to its turn.
 OTHER, PROMPT, QUEUED, TEXT, CUT, THINKING, CALL, RESULT, API_ERROR, INTERRUPTED = range(10)
@@ -23,7 +23,7 @@ _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 MOST = 100  # of a kind of problem that are named
 
 
-class Call(msgspec.Struct, gc=False):
+class ClaudeToolCall(msgspec.Struct, gc=False):
     """One call of a tool."""
 
     name: str
@@ -33,7 +33,7 @@ class Call(msgspec.Struct, gc=False):
     results: int = 0
 
 
-class Facts(msgspec.Struct):
+class ClaudeFacts(msgspec.Struct):
     """Of all records that are in a chain, by their number as they are written."""
 
     names: dict[int, int] = {}  # by a uuid's hash
@@ -42,7 +42,7 @@ class Facts(msgspec.Struct):
     kinds: bytearray = msgspec.field(default_factory=bytearray)
     messages: array[int] = msgspec.field(default_factory=lambda: array("q"))  # a message id's hash; 0: none
     sides: set[int] = set()  # records of subagents
-    calls: dict[str, Call] = {}
+    calls: dict[str, ClaudeToolCall] = {}
     results: dict[str, int] = {}  # without a call so far: how many
     unknown: list[str] = []  # calls that a resume closed
     sessions: dict[str, int] = {}  # the ids that records have
@@ -53,9 +53,9 @@ class Facts(msgspec.Struct):
     any: bool = False  # it has a byte
 
 
-def gather(pieces: Iterable[Piece]) -> Facts:
+def gather(pieces: Iterable[TranscriptPiece]) -> ClaudeFacts:
     """Read them all."""
-    facts = Facts()
+    facts = ClaudeFacts()
     for piece in pieces:
         facts.any = True
         record = piece.record
@@ -70,12 +70,12 @@ def gather(pieces: Iterable[Piece]) -> Facts:
     return facts
 
 
-def last_is_nul(facts: Facts) -> bool:
+def last_is_nul(facts: ClaudeFacts) -> bool:
     """Whether nothing but NULs stands at its end."""
     return bool(facts.bad) and facts.bad[-1][0] == jsonl.NULS
 
 
-def _take(facts: Facts, record: Record, offset: int) -> None:
+def _take(facts: ClaudeFacts, record: ClaudeRecord, offset: int) -> None:
     uuid = record.uuid or ""
     number = len(facts.kinds)
     if facts.names.setdefault(hash(uuid), number) != number:
@@ -95,7 +95,7 @@ def _take(facts: Facts, record: Record, offset: int) -> None:
     facts.conversed |= not side and record.type in ("user", "assistant")
 
 
-def _kind(facts: Facts, record: Record, number: int, offset: int, side: bool) -> int:
+def _kind(facts: ClaudeFacts, record: ClaudeRecord, number: int, offset: int, side: bool) -> int:
     if record.type == "assistant":
         return _of_model(facts, record, number, offset, side)
     if record.type == "attachment":
@@ -114,7 +114,7 @@ def _kind(facts: Facts, record: Record, number: int, offset: int, side: bool) ->
     return PROMPT if spoken == "prompt" and content else OTHER
 
 
-def _of_model(facts: Facts, record: Record, number: int, offset: int, side: bool) -> int:
+def _of_model(facts: ClaudeFacts, record: ClaudeRecord, number: int, offset: int, side: bool) -> int:
     message = record.message
     if message is None:
         return OTHER
@@ -129,7 +129,7 @@ def _of_model(facts: Facts, record: Record, number: int, offset: int, side: bool
         call, name = block.get("id"), block.get("name")
         if what in _CALLS and isinstance(call, str):
             kind = CALL
-            known = facts.calls.setdefault(call, Call(str(name), number, offset, side))
+            known = facts.calls.setdefault(call, ClaudeToolCall(str(name), number, offset, side))
             known.results += facts.results.pop(call, 0)
         elif isinstance(block.get("tool_use_id"), str):
             kind = RESULT
@@ -140,7 +140,7 @@ def _of_model(facts: Facts, record: Record, number: int, offset: int, side: bool
     return CUT if kind == TEXT and message.stop_reason == "tool_use" else kind
 
 
-def _result(facts: Facts, block: dict[str, Any]) -> None:
+def _result(facts: ClaudeFacts, block: dict[str, Any]) -> None:
     call = block.get("tool_use_id")
     if not isinstance(call, str):
         return
@@ -162,48 +162,48 @@ _TELLING = frozenset({QUEUED, TEXT, CUT, THINKING, CALL, RESULT, API_ERROR, INTE
 _MODEL = frozenset({TEXT, CUT, THINKING, CALL})
 
 
-class Verdict(NamedTuple):
+class ClaudeFindings(NamedTuple):
     """What is wrong, and how far it has come."""
 
-    problems: list[Problem]
+    problems: list[TranscriptProblem]
     dangling: list[str]  # calls
     turns: int
     last_complete: int | None
 
 
-def is_sound(problems: list[Problem]) -> bool:
+def is_sound(problems: list[TranscriptProblem]) -> bool:
     """Whether a resume would lose or repeat nothing, as far as the store tells."""
     return all(problem.code in HARMLESS for problem in problems)
 
 
-def judge(facts: Facts, native_id: str | None) -> Verdict:
+def judge(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:
     """All problems of one transcript; `native_id` is the id that its file has for a name."""
     if not facts.any:
-        return Verdict([Problem("empty", "the transcript is empty", {})], [], 0, None)
+        return ClaudeFindings([TranscriptProblem("empty", "the transcript is empty", {})], [], 0, None)
     problems = _of_file(facts, native_id)
     if not facts.conversed:
-        problems.append(Problem("no_messages", "the transcript has no message", {}))
+        problems.append(TranscriptProblem("no_messages", "the transcript has no message", {}))
     parents = [facts.names.get(above, -1) if above else -1 for above in facts.above]
     missing = [n for n, p in enumerate(parents) if p < 0 and facts.above[n] and n not in facts.logical]
     order, cut = logical(parents)
     if missing:
         said = f"{len(missing)} records follow one that is not there"
-        problems.append(Problem("missing_parent", said, {"records": len(missing)}))
+        problems.append(TranscriptProblem("missing_parent", said, {"records": len(missing)}))
     if cut:
         problems.append(
-            Problem("parent_cycle", "records follow each other in a circle", {"circles": len(cut)})
+            TranscriptProblem("parent_cycle", "records follow each other in a circle", {"circles": len(cut)})
         )
     problems += _of_calls(facts)
     if forks := _forks(facts, parents, order):
         said = f"the history goes on in more than one way at {forks} places; only one of them is remembered"
-        problems.append(Problem("forked_history", said, {"places": forks}))
+        problems.append(TranscriptProblem("forked_history", said, {"places": forks}))
     dangling = _dangling(facts)
     turns = _turns(facts, parents, order, {facts.calls[call].record for call in dangling})
     problems += turns.tail()
-    return Verdict(problems, dangling, turns.count, turns.last_complete())
+    return ClaudeFindings(problems, dangling, turns.count, turns.last_complete())
 
 
-def _of_file(facts: Facts, native_id: str | None) -> list[Problem]:
+def _of_file(facts: ClaudeFacts, native_id: str | None) -> list[TranscriptProblem]:
     found: dict[str, list[int]] = {}
     for code, line in facts.bad:
         found.setdefault(code, []).append(line + 1)
@@ -214,49 +214,55 @@ def _of_file(facts: Facts, native_id: str | None) -> list[Problem]:
         jsonl.NULS: "it ends in NUL bytes",
         jsonl.GLUED: "lines that hold more than one record",
     }
-    problems = [Problem(code, said.get(code, code), {"lines": lines}) for code, lines in found.items()]
+    problems = [
+        TranscriptProblem(code, said.get(code, code), {"lines": lines}) for code, lines in found.items()
+    ]
     if torn:
         said_of = "its last line has no end, and an older CLI would glue its next record to it"
-        problems.append(Problem(jsonl.TORN, said_of, {}))
+        problems.append(TranscriptProblem(jsonl.TORN, said_of, {}))
     others = [id for id in facts.sessions if id != native_id]
     if native_id is None:
         others = others[1:]
     if others:
         problems.append(
-            Problem("session_id_mismatch", "records have the id of another session", {"ids": others[:10]})
+            TranscriptProblem(
+                "session_id_mismatch", "records have the id of another session", {"ids": others[:10]}
+            )
         )
     if facts.doubled:
         problems.append(
-            Problem("duplicate_record", "records are there more than once", {"uuids": facts.doubled[:10]})
+            TranscriptProblem(
+                "duplicate_record", "records are there more than once", {"uuids": facts.doubled[:10]}
+            )
         )
     return problems
 
 
-def _of_calls(facts: Facts) -> list[Problem]:
+def _of_calls(facts: ClaudeFacts) -> list[TranscriptProblem]:
     problems = []
     if dangling := _dangling(facts):
         said = "calls have no result; what became of them is unknown"
-        problems.append(Problem("dangling_call", said, {"calls": dangling[:MOST]}))
+        problems.append(TranscriptProblem("dangling_call", said, {"calls": dangling[:MOST]}))
     if orphans := list(facts.results):
         said = "results of calls that are not there"
-        problems.append(Problem("orphan_result", said, {"calls": orphans[:MOST]}))
+        problems.append(TranscriptProblem("orphan_result", said, {"calls": orphans[:MOST]}))
     if doubled := [call for call, known in facts.calls.items() if known.results > 1]:
         said = "calls have more than one result, as when two processes wrote"
-        problems.append(Problem("duplicate_result", said, {"calls": doubled[:MOST]}))
+        problems.append(TranscriptProblem("duplicate_result", said, {"calls": doubled[:MOST]}))
     if facts.unknown:
         said = "an earlier resume closed calls whose outcome is unknown"
-        problems.append(Problem("unknown_outcome", said, {"calls": facts.unknown}))
+        problems.append(TranscriptProblem("unknown_outcome", said, {"calls": facts.unknown}))
     return problems
 
 
-def _dangling(facts: Facts) -> list[str]:
+def _dangling(facts: ClaudeFacts) -> list[str]:
     """Calls without a result; those of a subagent only if not the subagent itself is one of them."""
     left = [call for call, known in facts.calls.items() if not known.results]
     main = [call for call in left if not facts.calls[call].side]
     return main if any(facts.calls[call].name in HELPERS for call in main) else left
 
 
-def _forks(facts: Facts, parents: list[int], order: Any) -> int:
+def _forks(facts: ClaudeFacts, parents: list[int], order: Any) -> int:
     """At how many places the history goes on in two ways.
 
     A step is a prompt, or a message of the model with all its blocks and results. What else is written
@@ -294,7 +300,7 @@ def _forks(facts: Facts, parents: list[int], order: Any) -> int:
     return len(places)
 
 
-class Turns:
+class ClaudeTurns:
     """What became of each prompt."""
 
     def __init__(self) -> None:
@@ -314,24 +320,26 @@ class Turns:
                 return turn
         return None
 
-    def tail(self) -> list[Problem]:
+    def tail(self) -> list[TranscriptProblem]:
         """How the last one ended, if not with an answer."""
         turn = self.count
         last = self.last[turn]
         if last == API_ERROR:
-            return [Problem("ended_in_api_error", "the last thing said is an error of the API", {})]
+            return [TranscriptProblem("ended_in_api_error", "the last thing said is an error of the API", {})]
         if last == INTERRUPTED:
-            return [Problem("interrupted_on_purpose", "the last turn was interrupted on purpose", {})]
+            return [
+                TranscriptProblem("interrupted_on_purpose", "the last turn was interrupted on purpose", {})
+            ]
         if last in _ANSWERED or turn in self.open or (turn == 0 and last == OTHER):
             return []
         if not self.did[turn] and last != RESULT:
-            return [Problem("no_reply", "the last prompt has no reply", {})]
-        return [Problem("turn_unfinished", "the last turn has no end", {})]
+            return [TranscriptProblem("no_reply", "the last prompt has no reply", {})]
+        return [TranscriptProblem("turn_unfinished", "the last turn has no end", {})]
 
 
-def _turns(facts: Facts, parents: list[int], order: Any, dangling: set[int]) -> Turns:
+def _turns(facts: ClaudeFacts, parents: list[int], order: Any, dangling: set[int]) -> ClaudeTurns:
     """By ancestry: a record is of its parent's turn, and without one of that of the record before."""
-    turns = Turns()
+    turns = ClaudeTurns()
     of = [0] * len(parents)
     now = 0
     for n in order:

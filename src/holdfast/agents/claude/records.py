@@ -11,7 +11,7 @@ from holdfast.agents.claude import stream
 NOTHING = msgspec.Raw()
 
 
-class Message(msgspec.Struct, gc=False):
+class ClaudeMessage(msgspec.Struct, gc=False):
     """What was sent to the model or came from it."""
 
     id: str | None = None
@@ -20,7 +20,7 @@ class Message(msgspec.Struct, gc=False):
     stop_reason: Any = None
 
 
-class Record(msgspec.Struct, gc=False, rename="camel"):
+class ClaudeRecord(msgspec.Struct, gc=False, rename="camel"):
     """A record; fields of another type than they should have are as if they were not there."""
 
     type: str = ""
@@ -34,7 +34,7 @@ class Record(msgspec.Struct, gc=False, rename="camel"):
     timestamp: str | None = None
     session_id: str | None = None
     subtype: str | None = None
-    message: Message | None = None
+    message: ClaudeMessage | None = None
     attachment: msgspec.Raw = NOTHING  # most are long, and few are looked at
     tool_use_result: msgspec.Raw = NOTHING
     content: Any = None
@@ -42,42 +42,42 @@ class Record(msgspec.Struct, gc=False, rename="camel"):
     origin: Any = None
 
 
-class _Block(msgspec.Struct, gc=False):
+class _ResultBlock(msgspec.Struct, gc=False):
     tool_use_id: str | None = None
 
 
-class _Content(msgspec.Struct, gc=False):
-    content: list[_Block] | str | None = None
+class _MessageContent(msgspec.Struct, gc=False):
+    content: list[_ResultBlock] | str | None = None
 
 
-class Head(msgspec.Struct, gc=False, rename="camel"):
+class ClaudeRecordHead(msgspec.Struct, gc=False, rename="camel"):
     """As much of a record as tells its place."""
 
     uuid: str | None = None
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
-    message: _Content | None = None
+    message: _MessageContent | None = None
 
 
-decode = msgspec.json.Decoder(Record).decode
-decode_head = msgspec.json.Decoder(Head).decode
+decode = msgspec.json.Decoder(ClaudeRecord).decode
+decode_head = msgspec.json.Decoder(ClaudeRecordHead).decode
 
 _TEXTS = ("type", "uuid", "parent_uuid", "logical_parent_uuid", "timestamp", "session_id", "subtype")
 _SIGNS = ("is_sidechain", "is_meta", "is_compact_summary", "is_api_error_message")
-_KEYS = {field.name: field.encode_name for field in msgspec.structs.fields(Record)}
+_KEYS = {field.name: field.encode_name for field in msgspec.structs.fields(ClaudeRecord)}
 _decode_any = msgspec.json.Decoder().decode
 
 
-def lenient(value: dict[str, Any]) -> Record:
+def lenient(value: dict[str, Any]) -> ClaudeRecord:
     """A record of which some fields are odd, or which only the standard library can read."""
-    record = Record(content=value.get("content"), error=value.get("error"), origin=value.get("origin"))
+    record = ClaudeRecord(content=value.get("content"), error=value.get("error"), origin=value.get("origin"))
     for names, kind in ((_TEXTS, str), (_SIGNS, bool)):
         for name in names:
             if isinstance(told := value.get(_KEYS[name]), kind):
                 setattr(record, name, told)
     message = value.get("message")
     if isinstance(message, dict):
-        record.message = Message(
+        record.message = ClaudeMessage(
             id=message["id"] if isinstance(message.get("id"), str) else None,
             model=message["model"] if isinstance(message.get("model"), str) else None,
             content=message.get("content"),
@@ -99,12 +99,12 @@ def inside(raw: msgspec.Raw) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def parent(record: Record | Head) -> str | None:
+def parent(record: ClaudeRecord | ClaudeRecordHead) -> str | None:
     """The record that it follows."""
     return record.parent_uuid or record.logical_parent_uuid
 
 
-def blocks(record: Record) -> list[dict[str, Any]]:
+def blocks(record: ClaudeRecord) -> list[dict[str, Any]]:
     """The content blocks of its message, however they were given."""
     content = record.message.content if record.message is not None else None
     if type(content) is list:
@@ -217,7 +217,7 @@ NO_PERSON = frozenset(
 )
 
 
-def of_user(record: Record) -> Voice:
+def of_user(record: ClaudeRecord) -> Voice:
     """Whose words a `user` record has."""
     content = record.message.content if record.message is not None else None
     if type(content) is list:
@@ -227,7 +227,7 @@ def of_user(record: Record) -> Voice:
     return _of(content, bool(record.is_meta or record.is_compact_summary), record.origin)
 
 
-def queued(record: Record) -> tuple[Voice, str] | None:
+def queued(record: ClaudeRecord) -> tuple[Voice, str] | None:
     """Whose words an `attachment` has that came in the middle of a turn; None if it is another one."""
     attachment = (
         inside(record.attachment) if b"queued_command" in memoryview(record.attachment).tobytes() else {}

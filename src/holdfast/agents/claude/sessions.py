@@ -20,7 +20,7 @@ from holdfast.agents.claude.subagents import is_subagent
 from holdfast.process import identity
 from holdfast.process import table as tree
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 
 LONGEST = 200  # characters of a cwd's slug; what is longer gets a hash
 
@@ -88,7 +88,7 @@ def folders(root: str) -> list[str]:
         return []
 
 
-def find(root: str, name: str) -> list[Place]:
+def find(root: str, name: str) -> list[SessionRef]:
     """The sessions meant by an id or a path."""
     if os.path.isfile(name):
         return [place(name)]
@@ -98,7 +98,7 @@ def find(root: str, name: str) -> list[Place]:
     return [place(path) for path in paths if os.path.isfile(path)]
 
 
-def sessions(root: str, cwd: str | None) -> Iterator[Place]:
+def sessions(root: str, cwd: str | None) -> Iterator[SessionRef]:
     """All of them, or those that began in that folder."""
     chosen = folders(root)
     names = slugs(cwd) if cwd is not None else set()
@@ -112,17 +112,17 @@ def sessions(root: str, cwd: str | None) -> Iterator[Place]:
                 yield found
 
 
-def place(path: str) -> Place:
+def place(path: str) -> SessionRef:
     """What one transcript is, as far as its beginning and its end tell."""
     path = os.path.abspath(path)
     head, tail = _ends(path)
-    seen = _Seen()
+    seen = _HeaderFields()
     for line in head:
         seen.take(line, True)
     for line in tail:
         seen.take(line, False)
     stamps = (when.when_stamp(_object(line).get("timestamp")) for line in reversed([*head, *tail]))
-    return Place(
+    return SessionRef(
         agent=AGENT,
         native_id=id_of(path) or seen.session or os.path.basename(path).removesuffix(_SUFFIX),
         path=path,
@@ -139,7 +139,7 @@ def id_of(path: str) -> str | None:
     return name if _UUID.fullmatch(name) else None
 
 
-class _Seen:
+class _HeaderFields:
     """What lines told so far."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.agents.acp.content import mended
-from holdfast.agents.driver import Entry, Final
+from holdfast.agents.driver import Entry, FinalResult
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
 
@@ -114,14 +114,14 @@ def told(record: dict[str, Any]) -> NewEvent:
     if subtype == "api_retry":
         why = " ".join(str(record[key]) for key in ("error_status", "error") if record.get(key) is not None)
         turn = f"try {record.get('attempt')} of {record.get('max_retries')} follows"
-        return lines.line_notice("api_retry", f"the model's API failed ({why}); {turn}")
+        return lines.notice_event("api_retry", f"the model's API failed ({why}); {turn}")
     if subtype == "compact_boundary":
-        return lines.line_notice("compacted", "the agent summed up its context and goes on with that")
+        return lines.notice_event("compacted", "the agent summed up its context and goes on with that")
     if subtype == "permission_denied":
         said = record.get("message") or f"{record.get('tool_name')} was not permitted"
-        return lines.line_notice("permission_denied", str(said), call=record.get("tool_use_id"))
+        return lines.notice_event("permission_denied", str(said), call=record.get("tool_use_id"))
     if isinstance(content, str) and content:  # informational, local_command and the like
-        return lines.line_notice(subtype or "told", content)
+        return lines.notice_event(subtype or "told", content)
     return lines.unknown(record)
 
 
@@ -130,7 +130,7 @@ def rate_limit(record: dict[str, Any]) -> list[Entry]:
     info = record.get("rate_limit_info")
     if not isinstance(info, dict) or info.get("status") == "allowed":
         return []
-    return [lines.line_notice("rate_limit", f"the account's rate limit: {info.get('status')}", limit=info)]
+    return [lines.notice_event("rate_limit", f"the account's rate limit: {info.get('status')}", limit=info)]
 
 
 def goes_on(record: dict[str, Any]) -> bool:
@@ -175,18 +175,18 @@ def cost(result: dict[str, Any], summed: bool) -> dict[str, Any]:
     return {"conversation": {"cost_usd": paid}} if summed else {"cost_usd": paid}
 
 
-def final(result: dict[str, Any], usage: dict[str, Any], cut: bool) -> Final:
+def final(result: dict[str, Any], usage: dict[str, Any], cut: bool) -> FinalResult:
     """What a result means; its subtype says `success` also of an API failure, so that is not asked.
 
     `cut` if a subagent that the agent waited for was stopped after it.
     """
     if cut:
-        return Final(ok=False, reason="a background subagent was stopped", cancelled=True, usage=usage)
+        return FinalResult(ok=False, reason="a background subagent was stopped", cancelled=True, usage=usage)
     ended = lines.word(result, "terminal_reason")
     ok = not result.get("is_error") and ended not in UNFINISHED
     answer = result.get("result")
     said = answer if isinstance(answer, str) and answer else None
-    return Final(
+    return FinalResult(
         ok=ok,
         reason=None if ok else _reason(result, ended, said),
         cancelled=ended.startswith("aborted_"),
@@ -216,7 +216,7 @@ _SPOKEN = {
 _BEGINS = frozenset({"message_start", "content_block_start"})
 
 
-class Draft:
+class PartialBlock:
     """One block of the agent itself in the making; what its subagents say comes whole."""
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast.agents.claude import stream
-from holdfast.agents.claude.events import Teller
-from holdfast.agents.claude.records import Record, decode, inside
-from holdfast.agents.claude.transcript import Transcript
+from holdfast.agents.claude.events import ClaudeEventBuilder
+from holdfast.agents.claude.records import ClaudeRecord, decode, inside
+from holdfast.agents.claude.transcript import ClaudeTranscript
 from holdfast.model.event import NewEvent
 
 _META_LIMIT = 1 << 20
@@ -25,7 +25,7 @@ _MOST = 20_000  # files that are looked at
 _PREFIX, _SUFFIX, _META = "agent-", ".jsonl", ".meta.json"
 
 
-class Subagents:
+class ClaudeSubagents:
     """The files of the subagents of one transcript; each is taken once."""
 
     def __init__(self, path: str, native_id: str):
@@ -118,15 +118,15 @@ def _meta(path: str) -> dict[str, Any]:
         return {}
 
 
-def _first(path: str) -> Record:
+def _first(path: str) -> ClaudeRecord:
     try:
         with open(path, "rb") as file:
             return _head(file)
     except OSError:
-        return Record()
+        return ClaudeRecord()
 
 
-def _head(file: BinaryIO) -> Record:
+def _head(file: BinaryIO) -> ClaudeRecord:
     """The first record that can be read, of the first few."""
     for _ in range(5):
         try:
@@ -135,14 +135,14 @@ def _head(file: BinaryIO) -> Record:
             continue
         if record.session_id is not None:
             return record
-    return Record()
+    return ClaudeRecord()
 
 
 def _began(path: str) -> tuple[str, str]:
     return _first(path).timestamp or "", path
 
 
-def _prompt(record: Record) -> str:
+def _prompt(record: ClaudeRecord) -> str:
     return stream.joined(record.message.content) if record.message is not None else ""
 
 
@@ -153,21 +153,21 @@ _DEEPEST = 20  # subagents that start subagents
 
 def history(path: str, native_id: str) -> Iterator[NewEvent]:
     """All events of the session, in their logical order."""
-    subagents = Subagents(path, native_id)
+    subagents = ClaudeSubagents(path, native_id)
     yield from _told(path, native_id, subagents, call_of(path) if is_subagent(path) else None, 0)
     for call, file in subagents.rest():
         yield from _told(file, native_id, subagents, call, 1)
 
 
 def _told(
-    path: str, native_id: str, subagents: Subagents, parent: str | None, depth: int
+    path: str, native_id: str, subagents: ClaudeSubagents, parent: str | None, depth: int
 ) -> Iterator[NewEvent]:
     try:
-        transcript = Transcript(path)
+        transcript = ClaudeTranscript(path)
     except OSError:
         return
     with transcript:
-        teller = Teller(native_id, transcript.answered, parent)
+        teller = ClaudeEventBuilder(native_id, transcript.answered, parent)
         for piece in transcript.in_order():
             for event in teller.tell(piece):
                 if event.kind == "tool_summary" and (subagents.calls or teller.prompts):
@@ -179,7 +179,7 @@ def _told(
 
 
 def _before(
-    event: NewEvent, native_id: str, subagents: Subagents, teller: Teller, depth: int
+    event: NewEvent, native_id: str, subagents: ClaudeSubagents, teller: ClaudeEventBuilder, depth: int
 ) -> Iterator[NewEvent]:
     """What the subagent did whose call ends with this event."""
     call = event.body["call"]

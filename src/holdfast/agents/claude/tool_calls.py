@@ -13,7 +13,7 @@ STOPPED = frozenset({"killed", "stopped", "cancelled"})
 ENDED = STOPPED | {"completed", "failed"}
 
 
-class Calls:
+class ClaudeToolCalls:
     """Every call of one process."""
 
     def __init__(self) -> None:

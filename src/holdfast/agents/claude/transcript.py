@@ -14,7 +14,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from holdfast.agents.claude.records import CHAIN, Head, Record, blocks, decode, decode_head, lenient, parent
+from holdfast.agents.claude.records import (
+    CHAIN,
+    ClaudeRecord,
+    ClaudeRecordHead,
+    blocks,
+    decode,
+    decode_head,
+    lenient,
+    parent,
+)
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as wire
 
@@ -29,16 +38,16 @@ STARTS = (
 _PART = 1 << 20
 
 
-class Piece(msgspec.Struct, gc=False):
+class TranscriptPiece(msgspec.Struct, gc=False):
     """A record, or something that is none."""
 
     offset: int
     raw: bytes
-    record: Record | None
-    odd: jsonl.Line | None = None  # where it is no record, or is one that was glued to something
+    record: ClaudeRecord | None
+    odd: jsonl.JsonlLine | None = None  # where it is no record, or is one that was glued to something
 
 
-def read(file: BinaryIO, size: int, decode: Callable[[bytes], Any] = decode) -> Iterator[Piece]:
+def read(file: BinaryIO, size: int, decode: Callable[[bytes], Any] = decode) -> Iterator[TranscriptPiece]:
     """The pieces of a file from its first byte; none that begins at `size` or later.
 
     With the decoder of heads these are all that a usual line gives.
@@ -48,7 +57,7 @@ def read(file: BinaryIO, size: int, decode: Callable[[bytes], Any] = decode) -> 
     longest = wire.LONGEST + 1
     while offset < size and (raw := readline(longest)):
         try:
-            yield Piece(offset, raw, decode(raw))
+            yield TranscriptPiece(offset, raw, decode(raw))
         except (ValueError, RecursionError):
             if len(raw) == longest and not raw.endswith(b"\n"):
                 length = longest + _skip(file)
@@ -60,22 +69,24 @@ def read(file: BinaryIO, size: int, decode: Callable[[bytes], Any] = decode) -> 
         number += 1
 
 
-def odd(raw: bytes, offset: int, number: int) -> Iterator[Piece]:
+def odd(raw: bytes, offset: int, number: int) -> Iterator[TranscriptPiece]:
     """The pieces of a line that is not one record of the usual kind."""
     for line in jsonl.read(io.BytesIO(raw), STARTS, offset):
         part = raw[line.offset - offset :][: line.size]
         told = msgspec.structs.replace(line, number=number)
         if line.value is None:
-            yield Piece(line.offset, part, None, told)
+            yield TranscriptPiece(line.offset, part, None, told)
         else:
-            yield Piece(line.offset, part, lenient(line.value), None if line.problem is None else told)
+            yield TranscriptPiece(
+                line.offset, part, lenient(line.value), None if line.problem is None else told
+            )
 
 
-def too_long(offset: int, size: int, number: int) -> Piece:
+def too_long(offset: int, size: int, number: int) -> TranscriptPiece:
     """A line that no event could hold, and that is not read."""
-    said = wire.line_notice(jsonl.BAD, f"a line of {size:,} bytes is too long to be read", bytes=size)
-    line = jsonl.Line(number=number, offset=offset, size=size, problem=jsonl.BAD, odd=said)
-    return Piece(offset, b"", None, line)
+    said = wire.notice_event(jsonl.BAD, f"a line of {size:,} bytes is too long to be read", bytes=size)
+    line = jsonl.JsonlLine(number=number, offset=offset, size=size, problem=jsonl.BAD, odd=said)
+    return TranscriptPiece(offset, b"", None, line)
 
 
 def _skip(file: BinaryIO) -> int:
@@ -91,7 +102,7 @@ def _skip(file: BinaryIO) -> int:
 # --- What all of a transcript has to be read for: where each piece is, what it follows, which calls ended.
 
 
-class Index(NamedTuple):
+class TranscriptIndex(NamedTuple):
     """Small facts of every piece, by its number."""
 
     names: dict[int, int]  # numbers by the hash of a uuid, which itself would take five times the room
@@ -112,7 +123,7 @@ class Index(NamedTuple):
         return number is None or self.offsets[number] == offset
 
 
-def index(pieces: Iterable[Piece]) -> Index:
+def index(pieces: Iterable[TranscriptPiece]) -> TranscriptIndex:
     """Read them all."""
     offsets, sizes, parents = array("q"), array("q"), array("q")
     names: dict[int, int] = {}
@@ -140,12 +151,12 @@ def index(pieces: Iterable[Piece]) -> Index:
         parents.append(above)
     for number, above in enumerate(parents):
         parents[number] = names.get(above, -1) if above else -1
-    return Index(names, offsets, sizes, parents, frozenset(doubled), lines, frozenset(results))
+    return TranscriptIndex(names, offsets, sizes, parents, frozenset(doubled), lines, frozenset(results))
 
 
-def _results(record: Record | Head) -> list[int]:
+def _results(record: ClaudeRecord | ClaudeRecordHead) -> list[int]:
     """The hashes of the calls that it ends."""
-    if isinstance(record, Head):
+    if isinstance(record, ClaudeRecordHead):
         content = record.message.content if record.message is not None else None
         calls = [block.tool_use_id for block in content] if isinstance(content, list) else []
         return [hash(call) for call in calls if call is not None]
@@ -156,14 +167,14 @@ def _results(record: Record | Head) -> list[int]:
 # --- The logical order of records that are not written in it: each behind its parent, else as in the file.
 
 
-class Order(NamedTuple):
+class LogicalOrder(NamedTuple):
     """The numbers of all records in their logical order, and those whose parent had to be left out."""
 
     order: array[int]
     cut: list[int]  # one of each cycle
 
 
-def logical(parents: Sequence[int]) -> Order:
+def logical(parents: Sequence[int]) -> LogicalOrder:
     """Order records by the numbers of their parents (-1: none); a parent may come later, or never in a cycle.
 
     With `--bare`, a CLI writes replies before the prompt that they follow.
@@ -193,7 +204,7 @@ def logical(parents: Sequence[int]) -> Order:
             above.pop(now, None)
             for child in waiting.pop(now, ()):
                 heapq.heappush(ready, child)
-    return Order(order, cut)
+    return LogicalOrder(order, cut)
 
 
 def _top(above: dict[int, int], number: int) -> int:
@@ -212,7 +223,7 @@ NEAR = 256  # pieces after which a parent is not near any more
 NEAR_BYTES = 4 << 20
 
 
-class Seen:
+class RecentUuids:
     """The uuids of the latest records."""
 
     def __init__(self) -> None:
@@ -233,22 +244,24 @@ class Seen:
         return True
 
 
-class Stretch:
+class UnorderedStretch:
     """The pieces from one on whose parent was not seen."""
 
-    def __init__(self, first: Piece):
+    def __init__(self, first: TranscriptPiece):
         """Only that one yet."""
         self.pieces = [first]
         self.wanted: set[str] = set()  # parents that were not found
         self._names: dict[str, int] = {}
 
-    def find(self, pieces: Iterator[Piece], seen: Seen, index: Index | None) -> bool:
+    def find(
+        self, pieces: Iterator[TranscriptPiece], seen: RecentUuids, index: TranscriptIndex | None
+    ) -> bool:
         """Read on until every parent is there that stands behind its child; False if that takes too long.
 
         Without an index each may.
         """
         size = 0
-        piece: Piece | None = self.pieces[0]
+        piece: TranscriptPiece | None = self.pieces[0]
         while piece is not None:
             record = piece.record
             if record is not None and record.uuid is not None:
@@ -268,7 +281,7 @@ class Stretch:
                 self.pieces.append(piece)
         return False
 
-    def in_order(self, seen: Seen) -> Iterator[Piece]:
+    def in_order(self, seen: RecentUuids) -> Iterator[TranscriptPiece]:
         """All of them, parents first."""
         parents = []
         for piece in self.pieces:
@@ -285,7 +298,7 @@ class Stretch:
 # --- A transcript file: its records in logical order, with little more in memory than the one that is read.
 
 
-class Transcript:
+class ClaudeTranscript:
     """One file as it was when it was opened; what a live agent adds meanwhile is not read."""
 
     def __init__(self, path: str):
@@ -294,14 +307,14 @@ class Transcript:
         self._file = open(path, "rb")  # noqa: SIM115
         self.size = os.fstat(self._file.fileno()).st_size
 
-    def __enter__(self) -> Transcript:
+    def __enter__(self) -> ClaudeTranscript:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._file.close()
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> TranscriptIndex:
         """Read once for all that asks for it."""
         with open(self._path, "rb") as file:
             return index(read(file, self.size, decode_head))
@@ -310,7 +323,7 @@ class Transcript:
         """Whether a result for that call is anywhere in it."""
         return hash(call) in self.index.results
 
-    def record(self, offset: int) -> Record | None:
+    def record(self, offset: int) -> ClaudeRecord | None:
         """The record that begins there, if a store would take it."""
         self._file.seek(offset)
         raw = self._file.readline(wire.LONGEST)
@@ -318,23 +331,25 @@ class Transcript:
         value = next(values, None)
         return None if value is None else lenient(value)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[TranscriptPiece]:
         """The pieces as they are written."""
         self._file.seek(0)
         return read(self._file, self.size)
 
-    def in_order(self) -> Iterator[Piece]:
+    def in_order(self) -> Iterator[TranscriptPiece]:
         """The pieces in logical order, a record that is there twice only once.
 
         A file is nearly always written in that order, but for a few records here and there, and is then
         read once from its beginning to its end.
         """
-        seen = Seen()
-        pieces: Iterator[Piece] | None = self.pieces()
+        seen = RecentUuids()
+        pieces: Iterator[TranscriptPiece] | None = self.pieces()
         while pieces is not None:
             pieces = yield from self._ordered(pieces, seen)
 
-    def _ordered(self, pieces: Iterator[Piece], seen: Seen) -> Generator[Piece, None, Iterator[Piece] | None]:
+    def _ordered(
+        self, pieces: Iterator[TranscriptPiece], seen: RecentUuids
+    ) -> Generator[TranscriptPiece, None, Iterator[TranscriptPiece] | None]:
         """As far as it goes in one way; what is then still to be gone through, if anything."""
         for piece in pieces:
             if (record := piece.record) is not None and (uuid := record.uuid) is not None:
@@ -352,11 +367,11 @@ class Transcript:
         return None
 
     def _near(
-        self, first: Piece, uuid: str, pieces: Iterator[Piece], seen: Seen
-    ) -> Generator[Piece, None, Iterator[Piece] | None]:
+        self, first: TranscriptPiece, uuid: str, pieces: Iterator[TranscriptPiece], seen: RecentUuids
+    ) -> Generator[TranscriptPiece, None, Iterator[TranscriptPiece] | None]:
         """From a record on whose parent may stand behind it."""
         known = self.index if "index" in self.__dict__ else None
-        stretch = Stretch(first)
+        stretch = UnorderedStretch(first)
         if stretch.find(pieces, seen, known):
             yield from stretch.in_order(seen)
             return pieces
@@ -365,7 +380,7 @@ class Transcript:
             return None
         return chain(stretch.pieces, pieces)  # once more, now that there is an index
 
-    def _rest(self, begin: int) -> Iterator[Piece]:
+    def _rest(self, begin: int) -> Iterator[TranscriptPiece]:
         """From that byte on; all before it stands in logical order."""
         found = self.index
         file, position = self._file, -1
@@ -381,7 +396,7 @@ class Transcript:
             raw = file.read(size)
             position = offset + size
             try:
-                yield Piece(offset, raw, decode(raw))
+                yield TranscriptPiece(offset, raw, decode(raw))
             except (ValueError, RecursionError):
                 ended = raw if position >= self.size or raw.endswith(b"\n") else raw + b"\n"
                 yield from odd(ended, offset, found.lines.get(number, 0))

@@ -6,10 +6,10 @@ import os
 import uuid
 
 from holdfast.agents import discovery
-from holdfast.agents.base import Agent, Launch, Trap
-from holdfast.agents.driver import Job
+from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.driver import AgentJob
 from holdfast.errors import BadInput
-from holdfast.transcripts.reader import Reader
+from holdfast.transcripts.reader import TranscriptReader
 
 LONGEST = 128 * 1024 - 1  # bytes: what Linux takes as one argument
 NARROW = "codex exec cannot ask for permissions; this run has its read-only sandbox instead"
@@ -37,7 +37,7 @@ def behind(path: str) -> tuple[str, ...] | None:
     return ()
 
 
-def launch(job: Job) -> Launch:
+def launch(job: AgentJob) -> AgentLaunch:
     """One prompt, one process; all that it must know is on its command line."""
     _check(job.prompt)
     narrow = job.permissions != "allow"
@@ -47,7 +47,7 @@ def launch(job: Job) -> Launch:
     argv += ["-c", "features.plugins=false", "-c", "check_for_update_on_startup=false", *job.args]
     if job.resume:
         argv += ["resume", _uuid(job.native_id)]
-    return Launch((*argv, "--", job.prompt), listens=False, notice=NARROW if narrow else None)
+    return AgentLaunch((*argv, "--", job.prompt), listens=False, notice=NARROW if narrow else None)
 
 
 def _uuid(native_id: str | None) -> str:
@@ -73,7 +73,7 @@ def _check(prompt: str) -> None:
         )
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.agents.codex.reader import CodexReader
 
     return CodexReader()
@@ -92,9 +92,9 @@ AGENT = Agent(
     asks=False,
     keeps=("CODEX_HOME", "CODEX_API_KEY", "OPENAI_*", "AZURE_OPENAI_*"),
     traps=(
-        Trap("cannot ask for permissions: unless all is allowed it gets its read-only sandbox"),
-        Trap("a command that fails in its sandbox may be missing from its stream"),
-        Trap("a conversation that ended before its first turn began cannot be resumed"),
+        KnownTrap("cannot ask for permissions: unless all is allowed it gets its read-only sandbox"),
+        KnownTrap("a command that fails in its sandbox may be missing from its stream"),
+        KnownTrap("a conversation that ended before its first turn began cannot be resumed"),
     ),
     history=_history,
 )

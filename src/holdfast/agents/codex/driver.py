@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents.driver import Ask, Decision, Entry, Final, Job, Out, named_conversation
+from holdfast.agents.driver import (
+    AgentJob,
+    Decision,
+    DriverOutput,
+    Entry,
+    FinalResult,
+    PermissionRequest,
+    named_conversation,
+)
 from holdfast.model import json_codec
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
@@ -14,7 +22,7 @@ from holdfast.transcripts import jsonl as lines
 TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"})
 
 
-class Tool(msgspec.Struct, frozen=True):
+class CodexItemCall(msgspec.Struct, frozen=True):
     """One call, as far as it is told."""
 
     name: str
@@ -24,30 +32,30 @@ class Tool(msgspec.Struct, frozen=True):
     exit_code: int | None = None
 
 
-def tool(item: dict[str, Any]) -> Tool:
+def tool(item: dict[str, Any]) -> CodexItemCall:
     """What an item of a kind in `TOOLS` says."""
     kind = item["type"]
     if kind == "command_execution":
         return _command(item)
     if kind == "file_change":
         changes = item.get("changes")
-        return Tool("file_change", {"changes": changes}, _outcome(item), _changes(changes))
+        return CodexItemCall("file_change", {"changes": changes}, _outcome(item), _changes(changes))
     if kind == "mcp_tool_call":
         return _mcp(item)
     if kind == "web_search":
         keep = {key: item[key] for key in ("query", "action") if key in item}
-        return Tool("web_search", keep, _outcome(item), "")
+        return CodexItemCall("web_search", keep, _outcome(item), "")
     rest = {key: value for key, value in item.items() if key not in ("id", "type", "status")}
-    return Tool(str(item.get("tool") or kind), rest, _outcome(item), "")
+    return CodexItemCall(str(item.get("tool") or kind), rest, _outcome(item), "")
 
 
-def _command(item: dict[str, Any]) -> Tool:
+def _command(item: dict[str, Any]) -> CodexItemCall:
     output = item.get("aggregated_output")
     code = item.get("exit_code")
     outcome = _outcome(item)
     if outcome == "ok" and type(code) is int and code != 0:
         outcome = "error"
-    return Tool(
+    return CodexItemCall(
         "command_execution",
         {"command": item.get("command")},
         outcome,
@@ -56,14 +64,14 @@ def _command(item: dict[str, Any]) -> Tool:
     )
 
 
-def _mcp(item: dict[str, Any]) -> Tool:
+def _mcp(item: dict[str, Any]) -> CodexItemCall:
     name = ".".join(str(item[key]) for key in ("server", "tool") if item.get(key))
     error, result = item.get("error"), item.get("result")
     if isinstance(error, dict):
         output = str(error.get("message") or json_codec.encode(error).decode())
     else:
         output = _content(result)
-    return Tool(name or "mcp_tool_call", item.get("arguments"), _outcome(item), output)
+    return CodexItemCall(name or "mcp_tool_call", item.get("arguments"), _outcome(item), output)
 
 
 def _content(result: Any) -> str:
@@ -101,37 +109,37 @@ COUNTS = {
 class CodexDriver:
     """One `codex exec` process."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: AgentJob):
         """For that job; nothing is said yet."""
         self.job = job
-        self.final: Final | None = None
+        self.final: FinalResult | None = None
         self.accepted = False
         self.native_id: str | None = None
-        self.asking: dict[str, Ask] = {}
+        self.asking: dict[str, PermissionRequest] = {}
         self.open_calls: dict[str, str] = {}
         self._begun: set[str] = set()
         self._answer: str | None = None
         self._problem: str | None = None  # what an `error` said before `turn.failed`
 
-    def open(self) -> Out:
+    def open(self) -> DriverOutput:
         """Nothing: the prompt is in its command line."""
-        return Out()
+        return DriverOutput()
 
-    def answer(self, ask: str, decision: Decision) -> Out:
+    def answer(self, ask: str, decision: Decision) -> DriverOutput:
         """Nothing: it does not ask."""
-        return Out()
+        return DriverOutput()
 
     def unfinished(self) -> tuple[str, str] | None:
         """See `Driver`."""
         return None
 
-    def interrupt(self) -> Out | None:
+    def interrupt(self) -> DriverOutput | None:
         """Only a signal stops it: SIGINT is its clean stop."""
         return None
 
-    def hear(self, line: bytes) -> Out:
+    def hear(self, line: bytes) -> DriverOutput:
         """Take one whole line of stdout."""
-        out = Out()
+        out = DriverOutput()
         if lines.is_blank(line):
             return out
         record = lines.parse(line)
@@ -150,7 +158,7 @@ class CodexDriver:
             else:
                 out.entries.append(lines.unknown(record))
         elif kind == "turn.completed":
-            self.final = Final(ok=True, usage=self._usage(record), answer=self._answer)
+            self.final = FinalResult(ok=True, usage=self._usage(record), answer=self._answer)
         elif kind == "turn.failed":
             self._failed(record)
         elif kind == "error":
@@ -161,9 +169,9 @@ class CodexDriver:
             out.entries.append(lines.unknown(record))
         return out
 
-    def close(self) -> Out:
+    def close(self) -> DriverOutput:
         """Stdout has ended for good."""
-        out = Out()
+        out = DriverOutput()
         for call, name in self.open_calls.items():
             body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
             out.entries.append(NewEvent("tool_summary", body))
@@ -186,7 +194,7 @@ class CodexDriver:
         error = record.get("error")
         said = error.get("message") if isinstance(error, dict) else None
         reason = said if isinstance(said, str) and said else self._problem
-        self.final = Final(ok=False, reason=reason or "the turn failed without a reason")
+        self.final = FinalResult(ok=False, reason=reason or "the turn failed without a reason")
 
     def _usage(self, record: dict[str, Any]) -> dict[str, Any]:
         """It counts over all turns of a conversation (0.166.0), so that a resume's are not its own."""
@@ -214,13 +222,13 @@ class CodexDriver:
                 entries.append(NewEvent(name, {"text": said}, origin=self._origin(id)))
         elif what == "error":
             # Warnings arrive this way too; a failure is `turn.failed`.
-            entries.append(lines.line_notice("agent_warning", str(item.get("message", ""))))
+            entries.append(lines.notice_event("agent_warning", str(item.get("message", ""))))
         elif what == "todo_list":
-            entries.append(lines.line_notice("plan", _plan(item.get("items"))))
+            entries.append(lines.notice_event("plan", _plan(item.get("items"))))
         else:
             entries.append(lines.unknown(item))
 
-    def _tool(self, kind: str, call: str, told: Tool, entries: list[Entry]) -> None:
+    def _tool(self, kind: str, call: str, told: CodexItemCall, entries: list[Entry]) -> None:
         if call not in self._begun:
             self._begun.add(call)
             self.open_calls[call] = told.name

@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 
 from holdfast.agents.codex import records, tool_calls
-from holdfast.agents.codex.inspect import DANGLING, Facts, Last, Recent
-from holdfast.agents.codex.records import Record, record
-from holdfast.agents.codex.tool_calls import Call, Ending
+from holdfast.agents.codex.inspect import DANGLING, CodexFacts, LastTurn, RecentIds
+from holdfast.agents.codex.records import CodexRecord, record
+from holdfast.agents.codex.tool_calls import CodexCallResult, CodexToolCall
 from holdfast.model.event import NewEvent, Origin
 from holdfast.timestamps import when_stamp as stamp
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.jsonl import Line, word
+from holdfast.transcripts.jsonl import JsonlLine, word
 
 MOST = 100  # things said that wait for their other half
 
 
-class Told(msgspec.Struct, frozen=True):
+class PendingMessage(msgspec.Struct, frozen=True):
     """Something said, as an event tells it beside the item for the model."""
 
     kind: str
@@ -28,7 +28,7 @@ class Told(msgspec.Struct, frozen=True):
     event: NewEvent
 
 
-class Turn(msgspec.Struct):
+class CodexTurn(msgspec.Struct):
     """From one prompt to the next."""
 
     explicit: bool = False  # it began with a record of its own
@@ -38,10 +38,10 @@ class Turn(msgspec.Struct):
     answer_last: bool = False  # nothing came after the answer
     ended: str | None = None
     reason: str = ""
-    calls: dict[str, Call] = {}
-    loose: dict[str, Ending] = {}  # endings of calls that were never begun
+    calls: dict[str, CodexToolCall] = {}
+    loose: dict[str, CodexCallResult] = {}  # endings of calls that were never begun
     items: list[tuple[str, str]] = []  # said by items, and not yet by events: kind and text
-    told: list[Told] = []  # said by events, and not yet by items
+    told: list[PendingMessage] = []  # said by events, and not yet by items
     prompts: list[str] = []  # told by events, and put as such
 
     def by_item(self, kind: str, text: str, id: str) -> None:
@@ -52,7 +52,7 @@ class Turn(msgspec.Struct):
             del self.items[:-MOST]
         self.told = kept
 
-    def by_event(self, told: Told) -> None:
+    def by_event(self, told: PendingMessage) -> None:
         """An event says it; kept until an item says the same, or it is clear that none will."""
         if not self.was_item(told.kind, told.text):
             self.told.append(told)
@@ -86,7 +86,7 @@ def is_like(item: str, event: str) -> bool:
     return item.strip() == event.strip() or event in item
 
 
-def _is_same(told: Told, kind: str, text: str, id: str) -> bool:
+def _is_same(told: PendingMessage, kind: str, text: str, id: str) -> bool:
     return told.kind == kind and ((bool(id) and told.id == id) or is_like(text, told.text))
 
 
@@ -95,18 +95,18 @@ def _is_same(told: Told, kind: str, text: str, id: str) -> bool:
 TITLE = 100  # characters
 
 
-class Story:
+class CodexConversation:
     """The turns of a rollout: what was said and done in them, as events."""
 
     def __init__(self, agent: str, native_id: str):
-        self.facts = Facts()
+        self.facts = CodexFacts()
         self._agent = agent
         self._native_id = native_id
-        self._turn: Turn | None = None
-        self._met = Recent()  # ids of items
-        self._ended = Recent()  # calls
+        self._turn: CodexTurn | None = None
+        self._met = RecentIds()  # ids of items
+        self._ended = RecentIds()  # calls
         self._stopped: str | None = None  # the call whose end was told as broken off
-        self._line = Line(number=0, offset=0, size=0)
+        self._line = JsonlLine(number=0, offset=0, size=0)
         self._at: Any = None  # the time of the present record, as it is told
         self._was: Any = None  # and of the one before
         self._events: list[NewEvent] = []
@@ -150,7 +150,7 @@ class Story:
         event = self._new(kind, {"text": text}, self._record_id("item", id, part))
         if kind != "user":
             turn = self._need_turn()
-            turn.by_event(Told(kind, text, id, event))
+            turn.by_event(PendingMessage(kind, text, id, event))
             if len(turn.told) > MOST:
                 self._flush()
         elif self._turn is None or not self._turn.was_item(kind, text):
@@ -164,7 +164,7 @@ class Story:
         turn = self._turn
         if turn is None or turn.ended or (turn.number and not turn.explicit):
             self._close()
-            turn = self._turn = Turn()
+            turn = self._turn = CodexTurn()
         self._flush()
         if not turn.number:
             self.facts.complete.append(0)
@@ -188,7 +188,7 @@ class Story:
         self._begin(call)
         if what in tool_calls.WHOLE:
             failed = payload.get("status") in ("failed", "incomplete")
-            self._summary(call, Ending("error" if failed else "ok"))
+            self._summary(call, CodexCallResult("error" if failed else "ok"))
         else:
             turn.calls[call.id] = call
 
@@ -210,9 +210,9 @@ class Story:
         else:
             self.facts.note("orphan_result", line=self._line.number, call=id)
             known = turn.loose.pop(id, None)
-            call = Call(id, word(payload, "name") or "unknown", None)
+            call = CodexToolCall(id, word(payload, "name") or "unknown", None)
             if known is not None and known.command is not None:
-                call = Call(id, "command_execution", {"command": known.command})
+                call = CodexToolCall(id, "command_execution", {"command": known.command})
                 self._begin(call)
             self._summary(call, _both(known, told))
 
@@ -230,17 +230,17 @@ class Story:
                 facts = {"call": id, "exit_code": ending.exit_code}
                 self._notice("command_ended", f"a command ended with {ending.exit_code}", **facts)
         elif item.get("source") == "user_shell" and ending.command is not None:
-            call = Call(id, "command_execution", {"command": ending.command})
+            call = CodexToolCall(id, "command_execution", {"command": ending.command})
             self._begin(call)
             self._summary(call, ending)
         else:
             turn.loose[id] = ending
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: CodexToolCall) -> None:
         body = {"call": call.id, "name": call.name, "input": call.input}
         self._put(self._new("tool_progress", body, f"call:{call.id}"))
 
-    def _summary(self, call: Call, ending: Ending, known: bool = True) -> None:
+    def _summary(self, call: CodexToolCall, ending: CodexCallResult, known: bool = True) -> None:
         self._ended.add(call.id)
         if ending.outcome == "interrupted":
             self._stopped = call.id
@@ -258,7 +258,7 @@ class Story:
             turn.explicit = True  # its prompt stands before it
             return
         self._close()
-        self._turn = Turn(explicit=True)
+        self._turn = CodexTurn(explicit=True)
 
     def _finish(self, payload: dict[str, Any]) -> None:
         turn = self._need_turn()
@@ -285,15 +285,15 @@ class Story:
             if len(self.facts.dangling) < DANGLING:
                 told = {"call": call.id, "name": call.name, "input": call.input}
                 self.facts.dangling.append((turn.number, told))
-            unknown = Ending("interrupted", wire.UNKNOWN_OUTCOME)
+            unknown = CodexCallResult("interrupted", wire.UNKNOWN_OUTCOME)
             self._summary(call, call.ending or unknown, known=call.ending is not None)
         self._at = now
         if turn.number and not dangling and _is_complete(turn):
             self.facts.complete[turn.number - 1] = 1
         if turn.number or turn.begun:
-            self.facts.last = Last(turn.ended, turn.begun, dangling, turn.reason)
+            self.facts.last = LastTurn(turn.ended, turn.begun, dangling, turn.reason)
             if turn.ended is None and not turn.explicit and _is_complete(turn):
-                self.facts.last = Last("complete", turn.begun, dangling)
+                self.facts.last = LastTurn("complete", turn.begun, dangling)
 
     def _roll_back(self, turns: Any) -> None:
         count = turns if type(turns) is int and turns > 0 else 0
@@ -302,9 +302,9 @@ class Story:
         self.facts.last = None
         self._notice("rolled_back", f"the last {count} turns were taken back", turns=count)
 
-    def _need_turn(self) -> Turn:
+    def _need_turn(self) -> CodexTurn:
         if self._turn is None:
-            self._turn = Turn()
+            self._turn = CodexTurn()
         return self._turn
 
     def _flush(self) -> None:
@@ -347,18 +347,18 @@ def title(prompt: str) -> str | None:
     return wire.plain(first if len(first) <= TITLE else first[: TITLE - 1] + "…")
 
 
-def _is_complete(turn: Turn) -> bool:
+def _is_complete(turn: CodexTurn) -> bool:
     if turn.ended is None and not turn.explicit:
         return turn.answer_last  # an old file, which says nothing of ends
     return turn.ended == "complete" and turn.answered
 
 
-def _both(known: Ending | None, told: Ending) -> Ending:
+def _both(known: CodexCallResult | None, told: CodexCallResult) -> CodexCallResult:
     """The output as the model was given it, with the status as the system gave it."""
     if known is None or told.outcome == "interrupted":
         return told
     code = known.exit_code if known.exit_code is not None else told.exit_code
-    return Ending(known.outcome if known.outcome == "error" else told.outcome, told.output, code)
+    return CodexCallResult(known.outcome if known.outcome == "error" else told.outcome, told.output, code)
 
 
 # --- A rollout's records folded into events and facts, one line at a time.
@@ -405,7 +405,7 @@ _SAYINGS = frozenset({"UserMessage", "AgentMessage", "Reasoning"})
 _REVIEWS = frozenset({"entered_review_mode", "exited_review_mode", "EnteredReviewMode", "ExitedReviewMode"})
 
 
-class Fold(Story):
+class CodexRollout(CodexConversation):
     """What a rollout tells, line by line."""
 
     def __init__(self, agent: str, native_id: str):
@@ -413,7 +413,7 @@ class Fold(Story):
         self._before: dict[str, Any] = {}
         self._ordinal = -1
 
-    def take(self, line: Line) -> list[NewEvent]:
+    def take(self, line: JsonlLine) -> list[NewEvent]:
         """The events that follow from one line."""
         self._events = []
         self._line = line
@@ -438,7 +438,7 @@ class Fold(Story):
 
     # --- records
 
-    def _take(self, found: Record, value: dict[str, Any]) -> None:
+    def _take(self, found: CodexRecord, value: dict[str, Any]) -> None:
         self._was, self._at = self._at, found.at
         facts = self.facts
         if facts.records == 0 and found.kind == "session_meta":

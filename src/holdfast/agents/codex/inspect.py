@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 SHOWN = 20  # pieces of evidence that are kept of one kind of problem
 DANGLING = 1000  # calls without a result that are listed
 _RECENT = 10_000
 
 
-class Last(msgspec.Struct, frozen=True):
+class LastTurn(msgspec.Struct, frozen=True):
     """How the last turn stands."""
 
     ended: str | None  # complete, failed, aborted; None if nothing says so
@@ -23,7 +23,7 @@ class Last(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Facts(msgspec.Struct):
+class CodexFacts(msgspec.Struct):
     """The fold of a rollout."""
 
     records: int = 0
@@ -35,7 +35,7 @@ class Facts(msgspec.Struct):
     said: bool = False  # a person or the model said something
     complete: bytearray = msgspec.field(default_factory=bytearray)  # of each turn
     dangling: list[tuple[int, dict[str, Any]]] = []  # with the number of its turn
-    last: Last | None = None
+    last: LastTurn | None = None
     odd: dict[str, list[dict[str, Any]]] = {}  # problem: its evidence, as far as it is kept
     counts: dict[str, int] = {}  # problem: how often
 
@@ -62,7 +62,7 @@ class Facts(msgspec.Struct):
         self.dangling = [entry for entry in self.dangling if entry[0] <= self.turns]
 
 
-class Recent:
+class RecentIds:
     """The ids met lately; more than any file holds between two records that belong together."""
 
     def __init__(self) -> None:
@@ -117,46 +117,48 @@ _TEXTS = {
 }
 
 
-def judge(facts: Facts, native_id: str) -> list[Problem]:
+def judge(facts: CodexFacts, native_id: str) -> list[TranscriptProblem]:
     """What is wrong with a rollout that was asked for as that thread."""
     if facts.records == 0:
-        return [Problem("empty", "the file is empty, and Codex refuses it")]
+        return [TranscriptProblem("empty", "the file is empty, and Codex refuses it")]
     problems = []
     if not facts.header:
         text = "its first line is not the session's own, and Codex refuses the file"
-        problems.append(Problem("bad_header", text))
+        problems.append(TranscriptProblem("bad_header", text))
     elif facts.header_id is not None and facts.header_id != native_id:
         text = f"the file says that it is the thread {facts.header_id}, not {native_id}"
-        problems.append(Problem("session_id_mismatch", text, {"in_file": facts.header_id}))
+        problems.append(TranscriptProblem("session_id_mismatch", text, {"in_file": facts.header_id}))
     for code, shown in facts.odd.items():
         count = facts.counts[code]
-        problems.append(Problem(code, _TEXTS.get(code, code), {"count": count, "first": shown}))
+        problems.append(TranscriptProblem(code, _TEXTS.get(code, code), {"count": count, "first": shown}))
     if facts.dangling:
         named = ", ".join(str(call["name"]) for _, call in facts.dangling[:5])
         text = f"calls without a result ({named}), of which Codex tells the model that they were aborted"
-        problems.append(Problem("dangling_call", text, {"calls": [c["call"] for _, c in facts.dangling]}))
+        problems.append(
+            TranscriptProblem("dangling_call", text, {"calls": [c["call"] for _, c in facts.dangling]})
+        )
     return problems + _last(facts)
 
 
-def is_sound(problems: list[Problem]) -> bool:
+def is_sound(problems: list[TranscriptProblem]) -> bool:
     """Whether none of them would make a resume lose or repeat something."""
     return not any(problem.code in _UNSOUND for problem in problems)
 
 
-def _last(facts: Facts) -> list[Problem]:
+def _last(facts: CodexFacts) -> list[TranscriptProblem]:
     turn: dict[str, Any] = {"turn": facts.turns}
     if not facts.said:
-        return [Problem("no_messages", "nobody has said anything in it")]
+        return [TranscriptProblem("no_messages", "nobody has said anything in it")]
     last = facts.last
     if last is None:
         return []
     if last.ended == "aborted":
         text = f"the last turn was stopped ({last.reason or 'no reason is told'})"
-        return [Problem("interrupted_on_purpose", text, turn)]
+        return [TranscriptProblem("interrupted_on_purpose", text, turn)]
     if last.ended == "failed":
-        return [Problem("ended_in_api_error", f"the last turn failed: {last.reason}", turn)]
+        return [TranscriptProblem("ended_in_api_error", f"the last turn failed: {last.reason}", turn)]
     if last.ended is not None or last.dangling:
         return []
     if not last.begun:
-        return [Problem("no_reply", "the last prompt has no answer", turn)]
-    return [Problem("turn_unfinished", "the last turn has no end", turn)]
+        return [TranscriptProblem("no_reply", "the last prompt has no answer", turn)]
+    return [TranscriptProblem("turn_unfinished", "the last turn has no end", turn)]

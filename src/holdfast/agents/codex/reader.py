@@ -12,12 +12,12 @@ from typing import Any
 from holdfast.agents.codex import inspect as judge
 from holdfast.agents.codex import sessions as opening
 from holdfast.agents.codex import sessions as places
-from holdfast.agents.codex.events import Fold
+from holdfast.agents.codex.events import CodexRollout
 from holdfast.agents.codex.records import STARTS
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.process import open_files, table
 from holdfast.transcripts import jsonl
-from holdfast.transcripts.reader import Inspection, Place, Problem
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem
 
 FOLDER = "thread-writer-locks"
 
@@ -161,7 +161,7 @@ class CodexReader:
         """`$CODEX_HOME`."""
         return places.root(dict(env))
 
-    def find(self, root: str, name: str) -> list[Place]:
+    def find(self, root: str, name: str) -> list[SessionRef]:
         """The thread with that UUID, or the rollout at that path, or all in that folder."""
         if os.path.isfile(name):
             return [places.place(name)]
@@ -169,7 +169,7 @@ class CodexReader:
             return [places.place(path) for path in places.rollouts(name)]
         return [places.place(path) for path in places.by_id(root, name)]
 
-    def sessions(self, root: str, cwd: str | None = None) -> Iterator[Place]:
+    def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All threads, or those whose last turn was in that folder."""
         wanted = None if cwd is None else os.path.normpath(cwd)
         for path in places.rollouts(root):
@@ -177,21 +177,21 @@ class CodexReader:
             if wanted is None or (place.cwd is not None and os.path.normpath(place.cwd) == wanted):
                 yield place
 
-    def events(self, place: Place) -> Iterator[NewEvent]:
+    def events(self, place: SessionRef) -> Iterator[NewEvent]:
         """What the thread's rollout tells, in its order."""
-        fold = Fold(self.agent, place.native_id)
+        fold = CodexRollout(self.agent, place.native_id)
         try:
             with opening.opened(place.path) as file:
                 for line in jsonl.read(file, STARTS):
                     yield from fold.take(line)
-        except (OSError, opening.Compressed) as problem:
+        except (OSError, opening.CompressedRollout) as problem:
             yield self._unreadable(place, problem)
         yield from fold.end()
 
-    def inspect(self, place: Place) -> Inspection:
+    def inspect(self, place: SessionRef) -> Inspection:
         """Whether Codex could go on with it as it is."""
-        fold = Fold(self.agent, place.native_id)
-        problems: list[Problem] = []
+        fold = CodexRollout(self.agent, place.native_id)
+        problems: list[TranscriptProblem] = []
         readable = True
         try:
             with opening.opened(place.path) as file:
@@ -199,19 +199,23 @@ class CodexReader:
                     fold.take(line)
         except FileNotFoundError:
             readable = False
-            problems.append(Problem("no_transcript", "there is no rollout of it", {"path": place.path}))
+            problems.append(
+                TranscriptProblem("no_transcript", "there is no rollout of it", {"path": place.path})
+            )
         except OSError as problem:
             readable = False
-            problems.append(Problem("store_damaged", str(problem), {"path": place.path}))
-        except opening.Compressed as problem:
+            problems.append(TranscriptProblem("store_damaged", str(problem), {"path": place.path}))
+        except opening.CompressedRollout as problem:
             readable = False
-            problems.append(Problem("compressed", str(problem), {"path": place.path}))
+            problems.append(TranscriptProblem("compressed", str(problem), {"path": place.path}))
         fold.end()
         facts = fold.facts
         if readable:
             problems += judge.judge(facts, place.native_id)
         if twins := [path for path in self._twins(place) if path != place.path]:
-            problems.append(Problem("multiple_files", "more than one rollout has its id", {"others": twins}))
+            problems.append(
+                TranscriptProblem("multiple_files", "more than one rollout has its id", {"others": twins})
+            )
         return Inspection(
             agent=self.agent,
             native_id=place.native_id,
@@ -225,19 +229,19 @@ class CodexReader:
             cwd=facts.cwd or place.cwd,
         )
 
-    def files(self, place: Place) -> list[str]:
+    def files(self, place: SessionRef) -> list[str]:
         """The rollout; all else that Codex has of a thread it makes anew from this."""
         return [place.path] if os.path.isfile(place.path) else []
 
-    def owners(self, root: str, place: Place) -> list[int]:
+    def owners(self, root: str, place: SessionRef) -> list[int]:
         """Who holds the thread's lock."""
         return owners(root, place.native_id)
 
-    def tools(self, root: str, place: Place) -> list[int]:
+    def tools(self, root: str, place: SessionRef) -> list[int]:
         """What it started for the thread: Codex 0.166 tells each of its commands whose it is."""
         return table.marks_marked("CODEX_THREAD_ID", place.native_id)
 
-    def _twins(self, place: Place) -> list[str]:
+    def _twins(self, place: SessionRef) -> list[str]:
         """All files whose name has its id, in the folder of sessions where it lies."""
         if places.named(place.path) is None:
             return []
@@ -249,6 +253,6 @@ class CodexReader:
                 return [path for path in found if places.named(path) == place.native_id]
         return []
 
-    def _unreadable(self, place: Place, problem: Exception) -> NewEvent:
+    def _unreadable(self, place: SessionRef, problem: Exception) -> NewEvent:
         body = {"text": str(problem), "code": "store_damaged", "path": place.path}
         return NewEvent("notice", body, origin=Origin(self.agent, place.native_id, "unreadable"))

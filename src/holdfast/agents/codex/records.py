@@ -25,7 +25,7 @@ _BARE = frozenset(  # before September 2025 an item stood in its line without an
 _NEWER = {"turn_started": "task_started", "turn_complete": "task_complete"}
 
 
-class Record(msgspec.Struct, frozen=True):
+class CodexRecord(msgspec.Struct, frozen=True):
     """What kind of record, its payload, and what stands around it."""
 
     kind: str  # session_meta, turn_context, response_item, event_msg, compacted …; empty if it is none
@@ -35,7 +35,7 @@ class Record(msgspec.Struct, frozen=True):
     ordinal: int | None
 
 
-def record(value: dict[str, Any]) -> Record:
+def record(value: dict[str, Any]) -> CodexRecord:
     """The record that a line holds."""
     kind, payload = word(value, "type"), value.get("payload")
     at, ordinal = value.get("timestamp"), value.get("ordinal")
@@ -44,7 +44,7 @@ def record(value: dict[str, Any]) -> Record:
     what = word(payload, "type")
     if kind == "event_msg":
         what = _NEWER.get(what, what)
-    return Record(kind, what, payload, at, ordinal if type(ordinal) is int else None)
+    return CodexRecord(kind, what, payload, at, ordinal if type(ordinal) is int else None)
 
 
 def _bare(kind: str, value: dict[str, Any]) -> str:
@@ -85,7 +85,7 @@ _TOLD = (
 _TEXTS = frozenset({"input_text", "output_text", "text", "Text", "summary_text", "reasoning_text"})
 
 
-class Said(msgspec.Struct, frozen=True):
+class CodexUserText(msgspec.Struct, frozen=True):
     """The parts of one user message: what a person said, and what the harness said that is worth telling."""
 
     person: list[str]
@@ -100,7 +100,7 @@ def texts(content: Any) -> list[str]:
     return [found for part in parts if (found := _text(part))]
 
 
-def user(payload: dict[str, Any]) -> Said:
+def user(payload: dict[str, Any]) -> CodexUserText:
     """Whose the parts of a message in the user's name are."""
     content = payload.get("content")
     parts = content if isinstance(content, list) else [content]
@@ -117,7 +117,7 @@ def user(payload: dict[str, Any]) -> Said:
             told.append((code, found))
         elif owner in ("", "user") and (owner or not _is_harness(found)):
             person.append(found)
-    return Said(person, told)
+    return CodexUserText(person, told)
 
 
 def joined(parts: Any) -> str:

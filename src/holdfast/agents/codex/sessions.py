@@ -11,17 +11,17 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from holdfast import timestamps
-from holdfast.agents.codex.events import Fold
+from holdfast.agents.codex.events import CodexRollout
 from holdfast.agents.codex.records import STARTS, record
 from holdfast.errors import BadInput
 from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import plain, word
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 
 _READERS = ("compression.zstd", "zstandard")  # Python 3.14's own, and the package for those before
 
 
-class Compressed(BadInput):
+class CompressedRollout(BadInput):
     """The file is compressed and nothing here can read it."""
 
 
@@ -46,7 +46,7 @@ def _zstd() -> Any:
             return importlib.import_module(name)
         except ImportError:
             continue
-    raise Compressed(
+    raise CompressedRollout(
         "that rollout is compressed, and nothing here can read it", hint="install the package zstandard"
     )
 
@@ -106,7 +106,7 @@ def told_id(path: str) -> str | None:
     return fold.facts.header_id or fold.facts.thread_id
 
 
-def place(path: str) -> Place:
+def place(path: str) -> SessionRef:
     """What can be told of a rollout without reading all of it."""
     path = os.path.abspath(path)
     fold = _head(path)
@@ -117,7 +117,7 @@ def place(path: str) -> Place:
         with suppress(OSError):
             updated_at = timestamps.of_seconds(os.path.getmtime(path))
     archived = FOLDERS[1] in path.split(os.sep)
-    return Place(
+    return SessionRef(
         agent="codex",
         native_id=native_id,
         path=path,
@@ -128,9 +128,9 @@ def place(path: str) -> Place:
     )
 
 
-def _head(path: str) -> Fold:
-    fold = Fold("codex", "")
-    with suppress(OSError, Compressed), opened(path) as file:
+def _head(path: str) -> CodexRollout:
+    fold = CodexRollout("codex", "")
+    with suppress(OSError, CompressedRollout), opened(path) as file:
         for line in islice(jsonl.read(file, STARTS), _HEAD):
             fold.take(line)
             if fold.facts.title is not None and (fold.facts.header_id or fold.facts.thread_id):

@@ -42,16 +42,16 @@ _REFUSED = (
 _HEAD = 400  # characters of an output that may hold its exit code
 
 
-class Call(msgspec.Struct):
+class CodexToolCall(msgspec.Struct):
     """One call, while it is open."""
 
     id: str
     name: str
     input: Any
-    ending: Ending | None = None
+    ending: CodexCallResult | None = None
 
 
-class Ending(msgspec.Struct, frozen=True):
+class CodexCallResult(msgspec.Struct, frozen=True):
     """How a call ended."""
 
     outcome: str
@@ -60,27 +60,27 @@ class Ending(msgspec.Struct, frozen=True):
     command: str | None = None
 
 
-def begin(what: str, payload: dict[str, Any]) -> Call | None:
+def begin(what: str, payload: dict[str, Any]) -> CodexToolCall | None:
     """The call that an item of a kind in `CALLS` or `WHOLE` begins; None if it has no id."""
     id = word(payload, "call_id") or word(payload, "id")
     if not id:
         return None
     if what == "local_shell_call":
-        return Call(id, "local_shell", payload.get("action"))
+        return CodexToolCall(id, "local_shell", payload.get("action"))
     if what == "tool_search_call":
-        return Call(id, "tool_search", payload.get("arguments"))
+        return CodexToolCall(id, "tool_search", payload.get("arguments"))
     if what == "web_search_call":
         action = payload.get("action")
         query = action.get("query") if isinstance(action, dict) else None
-        return Call(id, "web_search", {"query": query, "action": action})
+        return CodexToolCall(id, "web_search", {"query": query, "action": action})
     if what == "image_generation_call":
-        return Call(id, "image_generation", {"prompt": payload.get("revised_prompt")})
+        return CodexToolCall(id, "image_generation", {"prompt": payload.get("revised_prompt")})
     if what == "custom_tool_call":
-        return Call(id, word(payload, "name") or what, payload.get("input"))
-    return Call(id, word(payload, "name") or what, _arguments(payload.get("arguments")))
+        return CodexToolCall(id, word(payload, "name") or what, payload.get("input"))
+    return CodexToolCall(id, word(payload, "name") or what, _arguments(payload.get("arguments")))
 
 
-def output(payload: dict[str, Any]) -> Ending:
+def output(payload: dict[str, Any]) -> CodexCallResult:
     """What an item of a kind in `OUTPUTS` tells."""
     told = payload.get("output", payload.get("tools"))
     failed = False
@@ -90,11 +90,11 @@ def output(payload: dict[str, Any]) -> Ending:
     text = told if isinstance(told, str) else _listed(told)
     code = _exit_code(text)
     if _ABORTED.fullmatch(text.strip()):
-        return Ending("interrupted", text)
-    return Ending("error" if failed or code or text.startswith(_REFUSED) else "ok", text, code)
+        return CodexCallResult("interrupted", text)
+    return CodexCallResult("error" if failed or code or text.startswith(_REFUSED) else "ok", text, code)
 
 
-def ending(item: dict[str, Any]) -> tuple[str, Ending] | None:
+def ending(item: dict[str, Any]) -> tuple[str, CodexCallResult] | None:
     """Which call an item or event of a kind in `ENDINGS` is of, and how it says that it ended."""
     id = word(item, "call_id") or word(item, "id")
     if not id:
@@ -104,7 +104,7 @@ def ending(item: dict[str, Any]) -> tuple[str, Ending] | None:
     printed = item.get("aggregated_output")
     if not isinstance(printed, str):
         printed = "\n".join(t for t in (word(item, "stdout"), word(item, "stderr")) if t)
-    return id, Ending("error" if _has_failed(item, known) else "ok", printed, known, _command(item))
+    return id, CodexCallResult("error" if _has_failed(item, known) else "ok", printed, known, _command(item))
 
 
 def _has_failed(item: dict[str, Any], code: int | None) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from holdfast.agents.base import Agent, Launch, Trap
-from holdfast.agents.driver import Job
-from holdfast.transcripts.reader import Reader
+from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.driver import AgentJob
+from holdfast.transcripts.reader import TranscriptReader
 
 
-def launch(job: Job) -> Launch:
+def launch(job: AgentJob) -> AgentLaunch:
     """Over ACP; its options come before that word."""
-    return Launch((*job.program, *job.args, "acp"))
+    return AgentLaunch((*job.program, *job.args, "acp"))
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.agents.cursor.reader import CursorReader
 
     return CursorReader()
@@ -33,8 +33,8 @@ AGENT = Agent(
     unnamed_protocol="stream-json",
     forms={"cli-acp": "acp", "cli-legacy": "stream-json"},
     traps=(
-        Trap("known to Holdfast by its documentation only: its program was not to be had for the tests"),
-        Trap("a second one that is started, even to list its models, may end one that runs"),
+        KnownTrap("known to Holdfast by its documentation only: its program was not to be had for the tests"),
+        KnownTrap("a second one that is started, even to list its models, may end one that runs"),
     ),
     history=_history,
 )

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from holdfast import timestamps
-from holdfast.agents.acp.content import Origins, block_text, mended, raw_text
+from holdfast.agents.acp.content import AcpOrigins, block_text, mended, raw_text
 from holdfast.agents.cursor import tool_calls
-from holdfast.agents.cursor.protobuf import Message
+from holdfast.agents.cursor.protobuf import ProtobufMessage
 from holdfast.agents.cursor.tool_calls import streams
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 Blobs = Callable[[str], bytes | None]  # a blob by the hex of its sha256
 
@@ -24,7 +24,7 @@ _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
 _AROUND = re.compile(r"<(user_info|system_reminder|additional_data|timestamp)>.*?</\1>", re.DOTALL)
 
 
-class Prompts:
+class PromptMessages:
     """Where each call and each result is; only their blobs' ids are kept."""
 
     def __init__(self, ids: Iterable[bytes], blob: Blobs):
@@ -98,7 +98,7 @@ def said(text: str) -> str:
 # --- A conversation in content-addressed blobs, as the CLI keeps it and the SDK its checkpoints.
 
 AGENT = "cursor"
-Item = NewEvent | Problem
+Item = NewEvent | TranscriptProblem
 
 # ConversationStateStructure
 _PROMPTS, _PENDING, _TURNS = 1, 4, 8
@@ -111,7 +111,7 @@ _TEXT, _SIMULATED, _TEXT_BLOB, _STARTED = 1, 5, 18, 25
 _ASSISTANT, _TOOL, _THINKING = 1, 2, 3
 
 
-class Graph:
+class CheckpointGraph:
     """One state of a conversation, from its root on."""
 
     def __init__(self, native_id: str, root: str, blob: Blobs):
@@ -128,19 +128,23 @@ class Graph:
         if data is None:
             yield from self._missing(self._root, "the root of the conversation", f"root:{self._root}")
             return
-        state = Message(data)
+        state = ProtobufMessage(data)
         if state.broken:
-            yield Problem("store_damaged", "the root of the conversation is broken off", {"blob": self._root})
-        prompts = Prompts(state.many(_PROMPTS), self._blob)
+            yield TranscriptProblem(
+                "store_damaged", "the root of the conversation is broken off", {"blob": self._root}
+            )
+        prompts = PromptMessages(state.many(_PROMPTS), self._blob)
         if prompts.missing:
-            yield Problem("missing_blob", "messages for the model are gone", {"blobs": prompts.missing[:20]})
+            yield TranscriptProblem(
+                "missing_blob", "messages for the model are gone", {"blobs": prompts.missing[:20]}
+            )
         turns = [turn.hex() for turn in state.many(_TURNS)]
         seen: set[str] = set()
         last: list[NewEvent] = []
         for number, turn in enumerate(turns, 1):
             yield from last
             if turn in seen:
-                yield Problem("duplicate_record", "a turn is listed twice", {"blob": turn})
+                yield TranscriptProblem("duplicate_record", "a turn is listed twice", {"blob": turn})
                 continue
             seen.add(turn)
             yield from self._turn(turn, number, prompts)
@@ -151,31 +155,31 @@ class Graph:
         yield from self._close()
         yield from last
         if prompts.last_role == "user":
-            yield Problem("no_reply", "the last message for the model is the user's", {})
+            yield TranscriptProblem("no_reply", "the last message for the model is the user's", {})
 
     def asked(self) -> dict[str, str]:
         """The prompts by the id of their request."""
         found = {}
-        for turn in Message(self._blob(self._root) or b"").many(_TURNS):
-            agent = Message(self._blob(turn.hex()) or b"").inside(_AGENT_TURN)
+        for turn in ProtobufMessage(self._blob(self._root) or b"").many(_TURNS):
+            agent = ProtobufMessage(self._blob(turn.hex()) or b"").inside(_AGENT_TURN)
             user = agent.one(_USER) if agent is not None else None
             data = self._blob(user.hex()) if user is not None else None
             if agent is not None and data is not None:
-                found[agent.text(_REQUEST)] = self._words(Message(data))
+                found[agent.text(_REQUEST)] = self._words(ProtobufMessage(data))
         return found
 
     # --- one turn
 
-    def _turn(self, turn: str, number: int, prompts: Prompts) -> Iterator[Item]:
+    def _turn(self, turn: str, number: int, prompts: PromptMessages) -> Iterator[Item]:
         data = None if turn == self._root else self._blob(turn)
         if turn == self._root:
-            yield Problem("parent_cycle", "a turn is its own conversation", {"blob": turn})
+            yield TranscriptProblem("parent_cycle", "a turn is its own conversation", {"blob": turn})
         if data is None:
             yield from self._missing(turn, f"turn {number}", f"turn:{number}")
             return
-        told = Message(data)
+        told = ProtobufMessage(data)
         if told.broken:
-            yield Problem("store_damaged", "a turn is broken off", {"blob": turn, "turn": number})
+            yield TranscriptProblem("store_damaged", "a turn is broken off", {"blob": turn, "turn": number})
         if (shell := told.inside(_SHELL_TURN)) is not None:
             yield from self._shell(shell, number)
             return
@@ -192,7 +196,7 @@ class Graph:
         yield from self._user(agent.one(_USER), key)
         for at, step in enumerate(agent.many(_STEPS)):
             if step.hex() in (turn, self._root):
-                yield Problem("parent_cycle", "a step is its own turn", {"blob": step.hex()})
+                yield TranscriptProblem("parent_cycle", "a step is its own turn", {"blob": step.hex()})
                 continue
             yield from self._step(step.hex(), key, at, prompts)
 
@@ -206,28 +210,28 @@ class Graph:
             yield self._notice("no_prompt", "the prompt of this turn is gone", f"{record}:gone")
             yield from self._missing(found.hex(), "a prompt", record)
             return
-        user = Message(data)
+        user = ProtobufMessage(data)
         text, at = self._words(user), timestamps.of(user.number(_STARTED))
         if user.number(_SIMULATED):
             yield NewEvent("notice", {"text": text, "code": "synthetic"}, at=at, origin=self._origin(record))
         else:
             yield NewEvent("user", {"text": text}, at=at, origin=self._origin(record))
 
-    def _words(self, user: Message) -> str:
+    def _words(self, user: ProtobufMessage) -> str:
         text = user.text(_TEXT)
         if not text and (found := user.one(_TEXT_BLOB)) is not None:
             text = (self._blob(found.hex()) or b"").decode(errors="replace")
         return text
 
-    def _step(self, step: str, key: str, at: int, prompts: Prompts) -> Iterator[Item]:
+    def _step(self, step: str, key: str, at: int, prompts: PromptMessages) -> Iterator[Item]:
         record = f"{key}:{at}"
         data = self._blob(step)
         if data is None:
             yield from self._missing(step, "a step", record)
             return
-        told = Message(data)
+        told = ProtobufMessage(data)
         if told.broken:
-            yield Problem("store_damaged", "a step is broken off", {"blob": step})
+            yield TranscriptProblem("store_damaged", "a step is broken off", {"blob": step})
         if (tool := told.one(_TOOL)) is not None:
             yield from self._tool(tool_calls.read(tool), key, record, prompts)
         elif (spoken := told.inside(_ASSISTANT)) is not None:
@@ -237,11 +241,13 @@ class Graph:
         else:
             yield self._notice("unknown_record", f"a step of kind {told.numbers[:5]}", record)
 
-    def _spoken(self, kind: str, told: Message, record: str) -> Iterator[NewEvent]:
+    def _spoken(self, kind: str, told: ProtobufMessage, record: str) -> Iterator[NewEvent]:
         if text := told.text(1):
             yield NewEvent(kind, {"text": text}, origin=self._origin(record))
 
-    def _tool(self, call: tool_calls.Call, key: str, record: str, prompts: Prompts) -> Iterator[NewEvent]:
+    def _tool(
+        self, call: tool_calls.CheckpointCall, key: str, record: str, prompts: PromptMessages
+    ) -> Iterator[NewEvent]:
         name, given = call.id or record, call.input
         asked = None if call.known or not call.id else prompts.call(call.id)
         if asked is not None and isinstance(asked.get("args"), dict):
@@ -249,7 +255,7 @@ class Graph:
         # The same names as the ACP driver's, so that a call that was seen live is met again.
         again = name in self._calls
         self._calls.add(name)
-        origins = Origins(AGENT, key)
+        origins = AcpOrigins(AGENT, key)
         origins.native_id = self._native_id
         begun = self._origin(record) if again else origins.of("call", name)
         ended = self._origin(f"{record}:result") if again else origins.of("result", name)
@@ -266,7 +272,7 @@ class Graph:
             done["exit_code"] = call.exit_code
         yield NewEvent("tool_summary", done, at=call.ended, origin=ended)
 
-    def _shell(self, shell: Message, number: int) -> Iterator[Item]:
+    def _shell(self, shell: ProtobufMessage, number: int) -> Iterator[Item]:
         """A command of the user's own, which no model saw as a prompt."""
         texts = []
         for field in (1, 2):
@@ -274,13 +280,13 @@ class Graph:
             data = self._blob(found.hex()) if found is not None else b""
             if found is not None and data is None:
                 yield from self._missing(found.hex(), "a command of the user's", f"turn:{number}:{field}")
-            inner = Message(data or b"")
+            inner = ProtobufMessage(data or b"")
             texts.append(f"$ {inner.text(1)}" if field == 1 else streams(inner.text(1), inner.text(2)))
         yield self._notice("local_command", "\n".join(text for text in texts if text), f"turn:{number}")
 
     # --- what is not in the turns
 
-    def _pending(self, told: list[str], prompts: Prompts) -> Iterator[NewEvent]:
+    def _pending(self, told: list[str], prompts: PromptMessages) -> Iterator[NewEvent]:
         """Calls that the checkpoint says are under way; the format of these texts is not published."""
         for number, text in enumerate(told, 1):
             value = read(text.encode(errors="surrogatepass")) or {}
@@ -294,12 +300,12 @@ class Graph:
             call = call or f"pending:{number}"
             self._calls.add(call)
             self._open[call] = name or "tool"
-            origins = Origins(AGENT, "pending")
+            origins = AcpOrigins(AGENT, "pending")
             origins.native_id = self._native_id
             body = {"call": call, "name": name or "tool", "input": given}
             yield NewEvent("tool_progress", body, origin=origins.of("call", call))
 
-    def _from_prompts(self, prompts: Prompts) -> Iterator[Item]:
+    def _from_prompts(self, prompts: PromptMessages) -> Iterator[Item]:
         """A conversation that has no turns: what the model was given."""
         names: dict[str, str] = {}
         for number, found in enumerate(prompts.ids):
@@ -318,7 +324,7 @@ class Graph:
                 elif kind == "tool-result":
                     name = names.get(call) or lines.word(part, "toolName") or "tool"
                     if self._open.pop(call, None) is None:
-                        yield Problem("orphan_result", "a result without its call", {"call": call})
+                        yield TranscriptProblem("orphan_result", "a result without its call", {"call": call})
                     outcome = "error" if part.get("isError") else "ok"
                     body = {"call": call, "name": name, "outcome": outcome, "output": result_text(part)}
                     yield NewEvent("tool_summary", body, origin=self._origin(record))
@@ -339,7 +345,7 @@ class Graph:
 
     def _missing(self, blob: str, what: str, record: str) -> Iterator[Item]:
         yield self._notice("missing_blob", f"{what} is gone from the store", record, blob=blob)
-        yield Problem("missing_blob", f"{what} is gone from the store", {"blob": blob})
+        yield TranscriptProblem("missing_blob", f"{what} is gone from the store", {"blob": blob})
 
     def _notice(self, code: str, text: str, record: str, **facts: Any) -> NewEvent:
         return NewEvent("notice", {"text": text, "code": code, **facts}, origin=self._origin(record))

@@ -11,9 +11,9 @@ from holdfast.agents.cursor.sdk_runs import AGENT
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as lines
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
-Item = NewEvent | Problem
+Item = NewEvent | TranscriptProblem
 NOT_KEPT = "The transcript does not keep results."
 _SIDES = {"user:": "user", "assistant:": "assistant"}
 _STARTS = (b'{"role"', b'{"type":"turn_ended"')
@@ -22,13 +22,17 @@ _MARKS = ("[Thinking]", "[Tool call]", "[Tool result]")
 
 def story(path: str, native_id: str) -> Iterator[Item]:
     """The events of a transcript, and what is wrong in its place."""
-    yield Problem(
+    yield TranscriptProblem(
         "missing_store", "only a copy for display is left; nothing can be resumed from it", {"path": path}
     )
-    yield from _Text(path, native_id).story() if path.endswith(".txt") else _Lines(path, native_id).story()
+    yield from (
+        _TextTranscript(path, native_id).story()
+        if path.endswith(".txt")
+        else _JsonlTranscript(path, native_id).story()
+    )
 
 
-class _Lines:
+class _JsonlTranscript:
     """A transcript in JSONL."""
 
     def __init__(self, path: str, native_id: str):
@@ -41,13 +45,15 @@ class _Lines:
             for line in jsonl.lines(self._path, _STARTS):
                 if line.problem is not None:
                     evidence = {"line": line.number, "byte": line.offset}
-                    yield Problem(line.problem, "a line of the transcript is damaged", evidence)
+                    yield TranscriptProblem(line.problem, "a line of the transcript is damaged", evidence)
                 if line.value is None:
                     yield jsonl.notice(line, AGENT, self._native_id)
                 else:
                     yield from self._hear(line.value, f"line:{line.number}")
         except OSError as problem:
-            yield Problem("store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path})
+            yield TranscriptProblem(
+                "store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path}
+            )
         yield from self._ended("interrupted", lines.UNKNOWN_OUTCOME)
 
     def _hear(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
@@ -108,7 +114,7 @@ class _Lines:
         return NewEvent(kind, body, origin=lines.origin(AGENT, self._native_id, name))
 
 
-class _Text:
+class _TextTranscript:
     """A transcript of the older kind: plain text with marks."""
 
     def __init__(self, path: str, native_id: str):
@@ -128,7 +134,9 @@ class _Text:
                 for number, raw in enumerate(iter(lambda: file.readline(lines.LONGEST), b"")):
                     yield from self._hear(raw.decode(errors="replace").rstrip("\r\n"), number)
         except OSError as problem:
-            yield Problem("store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path})
+            yield TranscriptProblem(
+                "store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path}
+            )
         yield from self._flush()
         for call, name in self._open:
             body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}

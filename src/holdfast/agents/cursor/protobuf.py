@@ -10,7 +10,7 @@ _LONGEST_VARINT = 10  # bytes
 DEEPEST = 8  # messages inside each other that `strings` looks into
 
 
-class Field(NamedTuple):
+class ProtobufField(NamedTuple):
     """One field of a message: a number for a varint, else the bytes that are there."""
 
     number: int
@@ -21,7 +21,7 @@ class NotProtobuf(ValueError):
     """These bytes are no message."""
 
 
-def fields(data: bytes) -> Iterator[Field]:
+def fields(data: bytes) -> Iterator[ProtobufField]:
     """The fields in their order; NotProtobuf behind the last that is whole."""
     at, end = 0, len(data)
     while at < end:
@@ -31,7 +31,7 @@ def fields(data: bytes) -> Iterator[Field]:
             raise NotProtobuf("a field has the number 0")
         if kind == _VARINT:
             value, at = _varint(data, at)
-            yield Field(number, value)
+            yield ProtobufField(number, value)
             continue
         if kind == _BYTES:
             size, at = _varint(data, at)
@@ -41,11 +41,11 @@ def fields(data: bytes) -> Iterator[Field]:
             raise NotProtobuf(f"a field has the unknown kind {kind}")
         if size > end - at:
             raise NotProtobuf("a field ends behind the end")
-        yield Field(number, data[at : at + size])
+        yield ProtobufField(number, data[at : at + size])
         at += size
 
 
-class Message:
+class ProtobufMessage:
     """What a message says of each field; a message that is broken off says what comes before the break."""
 
     def __init__(self, data: bytes):
@@ -84,10 +84,10 @@ class Message:
         values = [value for value in self._values.get(number, ()) if isinstance(value, int)]
         return None if not values else _signed(values[-1])
 
-    def inside(self, number: int) -> Message | None:
+    def inside(self, number: int) -> ProtobufMessage | None:
         """The message in a field."""
         data = self.one(number)
-        return None if data is None else Message(data)
+        return None if data is None else ProtobufMessage(data)
 
     def strings(self, deepest: int = DEEPEST) -> list[str]:
         """Every text in it and in what it holds, where no schema tells which fields are text."""
@@ -99,7 +99,7 @@ class Message:
                 if (text := _readable(value)) is not None:
                     found.append(text)
                 elif deepest > 0:
-                    found += Message(value).strings(deepest - 1)
+                    found += ProtobufMessage(value).strings(deepest - 1)
         return found
 
 

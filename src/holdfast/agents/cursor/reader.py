@@ -13,14 +13,14 @@ import msgspec
 from holdfast import timestamps
 from holdfast.agents.cursor import cli_store, display_transcript, sdk_store
 from holdfast.agents.cursor import sessions as places
-from holdfast.agents.cursor.sdk_sqlite import SqliteStore, blobs_path
-from holdfast.agents.cursor.sdk_store import JsonlStore
-from holdfast.agents.cursor.sessions import ACP, LEGACY, SDK_JSONL, SDK_SQLITE, TRANSCRIPT, Spot
+from holdfast.agents.cursor.sdk_sqlite import SdkSqliteStore, blobs_path
+from holdfast.agents.cursor.sdk_store import SdkJsonlStore
+from holdfast.agents.cursor.sessions import ACP, LEGACY, SDK_JSONL, SDK_SQLITE, TRANSCRIPT, StoreLocation
 from holdfast.errors import HoldfastError
 from holdfast.model.event import NewEvent
 from holdfast.process import open_files
 from holdfast.process import table as tree
-from holdfast.transcripts.reader import Inspection, Place, Problem
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem
 
 MOST = 20  # problems of one code that are told
 _CUTS = frozenset({"cancelled", "expired"})  # marks after which a turn's last words are no answer
@@ -28,26 +28,26 @@ _CUTS = frozenset({"cancelled", "expired"})  # marks after which a turn's last w
 _OPEN = frozenset({"run_still_open", "turn_unfinished"})  # problems of a run whose end is not told
 
 
-class Judgement(msgspec.Struct):
+class CursorFindings(msgspec.Struct):
     """What the events show."""
 
     turns: int = 0
     last_complete: int | None = None
     dangling: list[dict[str, Any]] = []
-    problems: list[Problem] = []
+    problems: list[TranscriptProblem] = []
 
 
-def judge(items: Iterable[NewEvent | Problem], has_runs: bool) -> Judgement:
+def judge(items: Iterable[NewEvent | TranscriptProblem], has_runs: bool) -> CursorFindings:
     """Turns, calls without a result, and all that is wrong.
 
     `has_runs`: the store says of each run how it ended, so that its last words need not tell.
     """
-    found = Judgement()
+    found = CursorFindings()
     counted: Counter[str] = Counter()
-    turn: _Turn | None = None
+    turn: _CursorTurn | None = None
     calls: dict[str, Any] = {}  # the inputs of calls that are open
     for item in items:
-        if isinstance(item, Problem):
+        if isinstance(item, TranscriptProblem):
             counted[item.code] += 1
             if counted[item.code] <= MOST:
                 found.problems.append(item)
@@ -57,13 +57,13 @@ def judge(items: Iterable[NewEvent | Problem], has_runs: bool) -> Judgement:
         body = item.body
         if item.kind == "user" or body.get("code") == "no_prompt":
             _count(found, turn)
-            turn = _Turn()
+            turn = _CursorTurn()
             found.turns += 1
         elif item.kind in ("notice", "error"):
             if turn is not None and body["code"] in _CUTS:
                 turn.cut = True
         else:
-            turn = turn or _Turn()
+            turn = turn or _CursorTurn()
             turn.hear(item)
             if item.kind == "tool_progress":
                 calls[str(body["call"])] = body["input"]
@@ -77,7 +77,7 @@ def judge(items: Iterable[NewEvent | Problem], has_runs: bool) -> Judgement:
     return found
 
 
-class _Turn:
+class _CursorTurn:
     """One turn as far as it was heard."""
 
     def __init__(self) -> None:
@@ -95,27 +95,27 @@ class _Turn:
         return self.last == "assistant" and not self.cut and not self.dangling
 
 
-def _count(found: Judgement, turn: _Turn | None) -> None:
+def _count(found: CursorFindings, turn: _CursorTurn | None) -> None:
     if turn is not None and turn.complete and found.turns:
         found.last_complete = found.turns
 
 
-def _of_the_end(found: Judgement, turn: _Turn | None, has_runs: bool) -> list[Problem]:
+def _of_the_end(found: CursorFindings, turn: _CursorTurn | None, has_runs: bool) -> list[TranscriptProblem]:
     problems = []
     if found.dangling:
         calls = [{"call": call["call"], "name": call["name"]} for call in found.dangling[:MOST]]
         count = len(found.dangling)
         text = "a call has no result" if count == 1 else f"{count} calls have no result"
-        problems.append(Problem("dangling_call", text, {"calls": calls}))
+        problems.append(TranscriptProblem("dangling_call", text, {"calls": calls}))
     if turn is None:
         if not found.problems:
-            problems.append(Problem("no_messages", "nothing was said in it", {}))
+            problems.append(TranscriptProblem("no_messages", "nothing was said in it", {}))
     elif not has_runs and not turn.complete and not turn.dangling:
         if any(problem.code == "no_reply" for problem in found.problems):
             return problems
         code = "turn_unfinished" if turn.last else "no_reply"
         text = "the last turn has no answer" if turn.last else "the last prompt has no reply"
-        problems.append(Problem(code, text, {}))
+        problems.append(TranscriptProblem(code, text, {}))
     return problems
 
 
@@ -141,7 +141,7 @@ def _is_in(pid: int, cwd: str) -> bool:
 
 # --- The reader of Cursor's stores.
 
-Item = NewEvent | Problem
+Item = NewEvent | TranscriptProblem
 _SDK = (SDK_SQLITE, SDK_JSONL)
 
 
@@ -157,13 +157,13 @@ class CursorReader:
         told = env.get("CURSOR_DATA_DIR", "").strip()
         return told or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".cursor")
 
-    def find(self, root: str, name: str) -> list[Place]:
+    def find(self, root: str, name: str) -> list[SessionRef]:
         """The sessions of that id, or at that path; several only if none is clearly the one that counts.
 
         Of one conversation the ACP store counts before an older chat that it continues, and any store
         before a transcript.
         """
-        found: list[Place] = []
+        found: list[SessionRef] = []
         if places.is_id(name):
             for spot in places.spots(root):
                 if spot.form in _SDK or _name(spot) == name:
@@ -173,9 +173,9 @@ class CursorReader:
                 found += _places(spot)
         return _chosen(found)
 
-    def sessions(self, root: str, cwd: str | None = None) -> Iterator[Place]:
+    def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one cwd; one odd file never stops the rest."""
-        found: dict[str, list[Place]] = {}
+        found: dict[str, list[SessionRef]] = {}
         for spot in places.spots(root):
             if cwd is None or spot.form in (*_SDK, ACP) or _may_be_of(spot, cwd):
                 for place in _places(spot, cwd):
@@ -184,13 +184,13 @@ class CursorReader:
         for several in found.values():
             yield from _chosen(several)
 
-    def events(self, place: Place) -> Iterator[NewEvent]:
+    def events(self, place: SessionRef) -> Iterator[NewEvent]:
         """The history in its logical order, as the runner would have written it."""
         for item in _story(place, about=False):
             if isinstance(item, NewEvent):
                 yield item
 
-    def inspect(self, place: Place) -> Inspection:
+    def inspect(self, place: SessionRef) -> Inspection:
         """Whether the stored session is sound, from the store alone."""
         found = judge(_story(place, about=True), has_runs=place.form in _SDK)
         return Inspection(
@@ -206,17 +206,17 @@ class CursorReader:
             cwd=place.cwd,
         )
 
-    def files(self, place: Place) -> list[str]:
+    def files(self, place: SessionRef) -> list[str]:
         """The transcript, and no store: each holds a key of its conversation that must not be copied."""
         return [place.path] if place.form == TRANSCRIPT else []
 
-    def owners(self, root: str, place: Place) -> list[int]:
+    def owners(self, root: str, place: SessionRef) -> list[int]:
         """The processes that have its database open; a store in JSONL shows none."""
         if place.form == SDK_SQLITE:
             return open_files.writers(blobs_path(place.path, place.native_id))
         return open_files.writers(place.path) if place.form in (ACP, LEGACY) else []
 
-    def tools(self, root: str, place: Place) -> list[int]:
+    def tools(self, root: str, place: SessionRef) -> list[int]:
         """What the processes that have its database open have started, and shells that outlived them."""
         table = tree.table()
         found = {p.pid for owner in self.owners(root, place) for p in tree.descendants(table, owner)}
@@ -225,7 +225,7 @@ class CursorReader:
         return sorted(found)
 
 
-def _story(place: Place, about: bool) -> Iterator[Item]:
+def _story(place: SessionRef, about: bool) -> Iterator[Item]:
     """Everything that a store tells; `about`: also what is wrong besides its events."""
     if place.form in (ACP, LEGACY):
         yield from cli_store.story(place.path, place.form, place.native_id)
@@ -239,15 +239,15 @@ def _story(place: Place, about: bool) -> Iterator[Item]:
                 if about:
                     yield from sdk_store.about(store, agent)
             if not agents:
-                yield Problem("missing_store", "the store has no such agent", {"path": place.path})
+                yield TranscriptProblem("missing_store", "the store has no such agent", {"path": place.path})
                 yield from store.rest(place.native_id)
 
 
-def _sdk_store(form: str, path: str) -> AbstractContextManager[sdk_store.Store]:
-    return SqliteStore(path) if form == SDK_SQLITE else JsonlStore(path)
+def _sdk_store(form: str, path: str) -> AbstractContextManager[sdk_store.SdkStore]:
+    return SdkSqliteStore(path) if form == SDK_SQLITE else SdkJsonlStore(path)
 
 
-def _places(spot: Spot, cwd: str | None = None) -> list[Place]:
+def _places(spot: StoreLocation, cwd: str | None = None) -> list[SessionRef]:
     """The sessions in a store; none if it cannot be read now."""
     try:
         if spot.form in _SDK:
@@ -263,7 +263,7 @@ def _places(spot: Spot, cwd: str | None = None) -> list[Place]:
         return []
 
 
-def _agents(spot: Spot) -> Iterator[Place]:
+def _agents(spot: StoreLocation) -> Iterator[SessionRef]:
     with _sdk_store(spot.form, spot.path) as store:
         for agent in store.agents():
             if spot.only in (None, os.path.basename(os.path.dirname(blobs_path(spot.path, agent.id)))):
@@ -271,11 +271,11 @@ def _agents(spot: Spot) -> Iterator[Place]:
                 yield msgspec.structs.replace(place, updated_at=agent.updated or place.updated_at)
 
 
-def _place(spot: Spot, native_id: str, cwd: str | None, title: str | None = None) -> Place:
+def _place(spot: StoreLocation, native_id: str, cwd: str | None, title: str | None = None) -> SessionRef:
     changed = None
     with suppress(OSError):
         changed = timestamps.stamp(os.stat(spot.path).st_mtime)
-    return Place(
+    return SessionRef(
         agent=CursorReader.agent,
         native_id=native_id,
         path=spot.path,
@@ -286,14 +286,14 @@ def _place(spot: Spot, native_id: str, cwd: str | None, title: str | None = None
     )
 
 
-def _name(spot: Spot) -> str:
+def _name(spot: StoreLocation) -> str:
     """The id that a store's path tells."""
     if spot.form == TRANSCRIPT or os.path.basename(spot.path) != places.STORE:
         return os.path.splitext(os.path.basename(spot.path))[0]
     return os.path.basename(os.path.dirname(spot.path))
 
 
-def _may_be_of(spot: Spot, cwd: str) -> bool:
+def _may_be_of(spot: StoreLocation, cwd: str) -> bool:
     if spot.form == LEGACY:
         return os.path.basename(os.path.dirname(os.path.dirname(spot.path))) == places.drawer(cwd)
     return places.project(spot.path) == places.slug(cwd)
@@ -303,7 +303,7 @@ def _same_folder(told: str | None, cwd: str) -> bool:
     return told is not None and os.path.normpath(told) == os.path.normpath(cwd)
 
 
-def _chosen(found: Iterable[Place]) -> list[Place]:
+def _chosen(found: Iterable[SessionRef]) -> list[SessionRef]:
     """The candidates that are left where one plainly stands for another, best first."""
     rest = list(found)
     stores = {place.native_id for place in rest if place.form != TRANSCRIPT}
@@ -317,11 +317,11 @@ def _chosen(found: Iterable[Place]) -> list[Place]:
 _RANK = (SDK_SQLITE, SDK_JSONL, ACP, LEGACY, TRANSCRIPT)
 
 
-def _is_older(place: Place, acp: Place) -> bool:
+def _is_older(place: SessionRef, acp: SessionRef) -> bool:
     return place.form == LEGACY and place.native_id == acp.native_id
 
 
-def _begins(turns: tuple[str, ...], legacy: Place) -> bool:
+def _begins(turns: tuple[str, ...], legacy: SessionRef) -> bool:
     """Whether what an older chat has is all in the ACP store, which was copied from it."""
     older = cli_store.header(legacy.path, LEGACY).turns
     return turns[: len(older)] == older

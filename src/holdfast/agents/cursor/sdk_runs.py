@@ -15,7 +15,7 @@ from holdfast.agents.acp.content import mended
 from holdfast.agents.cursor import tool_calls
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as lines
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 AGENT = "cursor"
 SCHEMA = 1  # of a payload; the SDK refuses every other
@@ -29,7 +29,7 @@ _DAMAGES = ("torn_tail", "nul_tail", "bad_line")
 _QUIET = frozenset({"request", "usage", "system"})
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class SdkRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run's row."""
 
     id: str
@@ -40,7 +40,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None = None  # when it ended, else when it was changed last
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class SdkRunMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a run's log; a payload that cannot be read is a notice."""
 
     seq: int
@@ -48,11 +48,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     payload: dict[str, Any] | NewEvent
 
 
-Prompts = Callable[[Run], str | None]  # a run's prompt, where its log does not tell it
+Prompts = Callable[[SdkRun], str | None]  # a run's prompt, where its log does not tell it
 
 
 def run_events(
-    agent_id: str, logs: Iterable[tuple[Run, Iterable[Message]]], prompt: Prompts | None = None
+    agent_id: str, logs: Iterable[tuple[SdkRun, Iterable[SdkRunMessage]]], prompt: Prompts | None = None
 ) -> Iterator[NewEvent]:
     """The events of all runs of an agent, which come in the order of their turns, as a log has them.
 
@@ -64,14 +64,14 @@ def run_events(
 
 
 def run_stories(
-    agent_id: str, logs: Iterable[tuple[Run, Iterable[Message]]], prompt: Prompts | None = None
-) -> Iterator[NewEvent | Problem]:
+    agent_id: str, logs: Iterable[tuple[SdkRun, Iterable[SdkRunMessage]]], prompt: Prompts | None = None
+) -> Iterator[NewEvent | TranscriptProblem]:
     """The same, with what is wrong in its place."""
-    last: Story | None = None
+    last: SdkRunEvents | None = None
     for run, messages in logs:
         if last is not None:
             yield from last.judged(is_last=False)
-        last = Story(agent_id, run, prompt)
+        last = SdkRunEvents(agent_id, run, prompt)
         for message in messages:
             yield from last.hear(message)
         yield from last.close()
@@ -79,10 +79,10 @@ def run_stories(
         yield from last.judged(is_last=True)
 
 
-class Story:
+class SdkRunEvents:
     """One run: deltas joined, calls with their ends, and how it ended."""
 
-    def __init__(self, agent_id: str, run: Run, prompt: Prompts | None = None):
+    def __init__(self, agent_id: str, run: SdkRun, prompt: Prompts | None = None):
         self.run = run
         self.ended: str | None = None  # the terminal status that its log tells
         self.open: dict[str, dict[str, Any]] = {}  # calls without an end
@@ -94,18 +94,18 @@ class Story:
         self._told: str | None = None  # the text of the status that ended it
         self._seq: int | None = None
         self._kind: str | None = None  # of the block that is being said
-        self._first: Message | None = None
+        self._first: SdkRunMessage | None = None
         self._pieces: list[str] = []
 
-    def hear(self, message: Message) -> Iterator[NewEvent | Problem]:
+    def hear(self, message: SdkRunMessage) -> Iterator[NewEvent | TranscriptProblem]:
         """What follows from the next event of its log."""
         if self._seq is not None and message.seq <= self._seq:
             evidence = {"run": self.run.id, "seq": message.seq}
-            yield Problem("duplicate_ordinal", "two events of a run have one number", evidence)
+            yield TranscriptProblem("duplicate_ordinal", "two events of a run have one number", evidence)
             return
         if message.seq != (self._seq or 0) + 1:
             evidence = {"run": self.run.id, "after": self._seq or 0, "seq": message.seq}
-            yield Problem("ordinal_gap", "events of a run are missing", evidence)
+            yield TranscriptProblem("ordinal_gap", "events of a run are missing", evidence)
         self._seq = message.seq
         payload = message.payload
         if isinstance(payload, NewEvent):
@@ -113,11 +113,15 @@ class Story:
             code = payload.body.get("code")
             code = code if code in _DAMAGES else "bad_line"
             yield self._event(message, "notice", {**payload.body, "code": code})
-            yield Problem(code, "an event of a run cannot be read", {"run": self.run.id, "seq": message.seq})
+            yield TranscriptProblem(
+                code, "an event of a run cannot be read", {"run": self.run.id, "seq": message.seq}
+            )
             return
         if payload.get("schemaVersion", SCHEMA) != SCHEMA:
             evidence = {"run": self.run.id, "seq": message.seq, "schema": payload["schemaVersion"]}
-            yield Problem("schema_unknown", "an event is of a schema that is not known here", evidence)
+            yield TranscriptProblem(
+                "schema_unknown", "an event is of a schema that is not known here", evidence
+            )
         told = payload.get("message")
         if payload.get("type") == "result":
             self._end(lines.word(payload, "status"), lines.word(payload, "errorCode"))
@@ -139,38 +143,38 @@ class Story:
             }
             yield NewEvent("tool_summary", body, at=self.run.at)
 
-    def judged(self, is_last: bool) -> Iterator[Problem]:
+    def judged(self, is_last: bool) -> Iterator[TranscriptProblem]:
         """What is wrong with it, once it is known whether another run follows."""
         run, status = self.run, self.run.status
         evidence: dict[str, Any] = {"run": run.id, "status": status}
         if status not in TERMINAL:
             if self.ended is not None:
                 text = f"a run has ended ({self.ended}), but its row still says {status or 'nothing'}"
-                yield Problem("row_stale", text, {**evidence, "ended": self.ended})
+                yield TranscriptProblem("row_stale", text, {**evidence, "ended": self.ended})
                 status = self.ended
             elif status in WAITING and not self.began:
-                yield Problem("never_started", "a run was made and never started", evidence)
+                yield TranscriptProblem("never_started", "a run was made and never started", evidence)
                 return
             else:
                 text = "a run was left open: its process died, or still lives"
-                yield Problem("run_still_open", text, {**evidence, "began": self.began})
+                yield TranscriptProblem("run_still_open", text, {**evidence, "began": self.began})
                 return
         elif status == FINISHED and self.ended is None:  # the SDK writes the event first, then the row
             text = "a run has ended, but its log breaks off before it tells so"
-            yield Problem("turn_unfinished", text, {**evidence, "began": self.began})
+            yield TranscriptProblem("turn_unfinished", text, {**evidence, "began": self.began})
         if not is_last:
             return
         if status == ERROR:
             evidence["error"] = self._told or run.error
-            yield Problem("ended_in_api_error", "the last run ended in an error", evidence)
+            yield TranscriptProblem("ended_in_api_error", "the last run ended in an error", evidence)
         elif status == CANCELLED:
-            yield Problem("interrupted_on_purpose", "the last run was cancelled", evidence)
+            yield TranscriptProblem("interrupted_on_purpose", "the last run was cancelled", evidence)
         elif status == EXPIRED:
-            yield Problem("turn_unfinished", "the last run was given up", evidence)
+            yield TranscriptProblem("turn_unfinished", "the last run was given up", evidence)
 
     # --- one message
 
-    def _hear(self, message: Message, told: dict[str, Any]) -> Iterator[NewEvent | Problem]:
+    def _hear(self, message: SdkRunMessage, told: dict[str, Any]) -> Iterator[NewEvent | TranscriptProblem]:
         kind = lines.word(told, "type")
         if kind == "status":
             self._status(told)
@@ -198,7 +202,7 @@ class Story:
         else:
             yield from self._unknown(message, told)
 
-    def _begin(self, message: Message) -> Iterator[NewEvent]:
+    def _begin(self, message: SdkRunMessage) -> Iterator[NewEvent]:
         """The prompt, which the log has only if the server sent it back."""
         if self._asked:
             return
@@ -211,7 +215,7 @@ class Story:
             body = {"text": "the prompt of this run is not in its store", "code": "no_prompt"}
             yield NewEvent("notice", body, at=message.at, origin=origin)
 
-    def _piece(self, message: Message, kind: str, text: str) -> Iterator[NewEvent]:
+    def _piece(self, message: SdkRunMessage, kind: str, text: str) -> Iterator[NewEvent]:
         if kind != self._kind:
             yield from self._flush()
         if text:
@@ -225,12 +229,12 @@ class Story:
         if kind is not None and first is not None:
             yield self._event(first, kind, {"text": text})
 
-    def _call(self, message: Message, told: dict[str, Any]) -> Iterator[NewEvent | Problem]:
+    def _call(self, message: SdkRunMessage, told: dict[str, Any]) -> Iterator[NewEvent | TranscriptProblem]:
         call = lines.word(told, "call_id") or f"{self.run.id}:{message.seq}"
         running = told.get("status") == "running"
         if not running and call in self._finished_calls and call not in self.open:
             evidence = {"run": self.run.id, "call": call}
-            yield Problem("duplicate_result", "a call ended twice", evidence)
+            yield TranscriptProblem("duplicate_result", "a call ended twice", evidence)
             return
         name = lines.word(told, "name") or "tool"
         if call not in self.open:
@@ -269,13 +273,13 @@ class Story:
             text = self._told or run.error or "the run was given up"
             yield NewEvent("notice", {"text": text, "code": "expired"}, at=at, origin=origin)
 
-    def _unknown(self, message: Message, told: dict[str, Any]) -> Iterator[NewEvent]:
+    def _unknown(self, message: SdkRunMessage, told: dict[str, Any]) -> Iterator[NewEvent]:
         yield from self._flush()
         odd = lines.unknown(told)
         yield self._event(message, odd.kind, odd.body)
 
-    def _event(self, message: Message, kind: str, body: dict[str, Any], part: str = "") -> NewEvent:
+    def _event(self, message: SdkRunMessage, kind: str, body: dict[str, Any], part: str = "") -> NewEvent:
         return NewEvent(kind, body, at=message.at, origin=self._origin(message, part))
 
-    def _origin(self, message: Message, part: str) -> Origin | None:
+    def _origin(self, message: SdkRunMessage, part: str) -> Origin | None:
         return lines.origin(AGENT, self._agent, f"{self.run.id}:{message.seq}{part}")

@@ -13,11 +13,11 @@ import apsw
 from holdfast import timestamps
 from holdfast.agents.cursor import sqlite_rows
 from holdfast.agents.cursor.checkpoints import Blobs
-from holdfast.agents.cursor.sdk_runs import Message, Run
-from holdfast.agents.cursor.sdk_store import Agent, Item, message_of, orphans, run_of
+from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage
+from holdfast.agents.cursor.sdk_store import Item, SdkAgent, message_of, orphans, run_of
 from holdfast.agents.cursor.sqlite_rows import blobs_in
 from holdfast.transcripts import jsonl as lines
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 TABLES = frozenset({"agents", "runs", "run_events"})
 _AGENT = (
@@ -35,16 +35,16 @@ _SEQ = "case typeof(seq) when 'integer' then seq end"  # a text that is not UTF-
 _EVENT = f"{_SEQ}, cast(payload_json as blob), cast(payload_ref as blob), cast(created_at as blob)"
 
 
-class SqliteStore:
+class SdkSqliteStore:
     """An open store: one state of it."""
 
     def __init__(self, path: str):
         self.path = path
-        self._problems: list[Problem] = []
+        self._problems: list[TranscriptProblem] = []
         self._stack = ExitStack()
         self._db: apsw.Connection | None = None
 
-    def __enter__(self) -> SqliteStore:
+    def __enter__(self) -> SdkSqliteStore:
         try:
             self._db = self._stack.enter_context(sqlite_rows.opened(self.path))
             missing = TABLES - sqlite_rows.tables(self._db)
@@ -54,14 +54,14 @@ class SqliteStore:
             return self
         if missing:
             text = f"the store has no table {', '.join(sorted(missing))}"
-            self._problems.append(Problem("schema_unknown", text, {"path": self.path}))
+            self._problems.append(TranscriptProblem("schema_unknown", text, {"path": self.path}))
             self._db = None
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def agents(self) -> Iterator[Agent]:
+    def agents(self) -> Iterator[SdkAgent]:
         """All agents, also those of which only a run is left."""
         known = set()
         for row in self._rows("agents", _AGENT):
@@ -69,7 +69,7 @@ class SqliteStore:
                 continue
             known.add(found)
             reference = lines.parse(_bytes(row["latest_checkpoint_ref_json"]))
-            yield Agent(
+            yield SdkAgent(
                 id=found,
                 cwd=lines.plain(row["workspace_ref"]),
                 name=lines.plain(row["name"]),
@@ -80,16 +80,16 @@ class SqliteStore:
             )
         for row in self._rows("runs", ("agent_id",), "group by agent_id"):
             if (found := lines.plain(row["agent_id"])) is not None and found not in known:
-                yield Agent(id=found, has_row=False)
+                yield SdkAgent(id=found, has_row=False)
 
-    def runs(self, agent: str) -> list[Run]:
+    def runs(self, agent: str) -> list[SdkRun]:
         """Its runs in the order of their turns."""
         found = [
             run_of(row, lambda name: name, lines.plain(row["error_code"])) for row in self._run_rows(agent)
         ]
         return sorted((run for run in found if run is not None), key=lambda run: run.turn)
 
-    def log(self, run: Run) -> Iterator[Message]:
+    def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
         """A run's log in the order of its numbers."""
         if self._db is None:
             return
@@ -100,7 +100,7 @@ class SqliteStore:
                     continue
                 told = lines.parse(_bytes(payload))
                 if payload is None and reference is not None:
-                    told = lines.line_notice("missing_blob", "the payload of this event is kept elsewhere")
+                    told = lines.notice_event("missing_blob", "the payload of this event is kept elsewhere")
                 yield message_of(seq, _text(at), told)
         except apsw.Error as problem:
             self._damaged(problem)
@@ -145,7 +145,7 @@ class SqliteStore:
 
     def _damaged(self, problem: Exception) -> None:
         text = f"the store cannot be read: {' '.join(str(problem).split())}"
-        found = Problem("store_damaged", text, {"path": self.path})
+        found = TranscriptProblem("store_damaged", text, {"path": self.path})
         if found not in self._problems:
             self._problems.append(found)
 

@@ -11,18 +11,18 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.cursor.checkpoints import Blobs, Graph
-from holdfast.agents.cursor.sdk_runs import AGENT, TERMINAL, Message, Run, run_stories
+from holdfast.agents.cursor.checkpoints import Blobs, CheckpointGraph
+from holdfast.agents.cursor.sdk_runs import AGENT, TERMINAL, SdkRun, SdkRunMessage, run_stories
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as lines
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
-Item = NewEvent | Problem
+Item = NewEvent | TranscriptProblem
 _MOST_TURNS = 1 << 53
 
 
-class Agent(msgspec.Struct, frozen=True, kw_only=True):
+class SdkAgent(msgspec.Struct, frozen=True, kw_only=True):
     """One agent's row; never its metadata, which holds a key."""
 
     id: str
@@ -35,18 +35,18 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     has_row: bool = True
 
 
-class Store(Protocol):
+class SdkStore(Protocol):
     """An open store of the SDK."""
 
-    def agents(self) -> Iterator[Agent]:
+    def agents(self) -> Iterator[SdkAgent]:
         """All agents, also those of which only a run is left."""
         ...
 
-    def runs(self, agent: str) -> list[Run]:
+    def runs(self, agent: str) -> list[SdkRun]:
         """Its runs in the order of their turns."""
         ...
 
-    def log(self, run: Run) -> Iterator[Message]:
+    def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
         """A run's log in the order of its numbers."""
         ...
 
@@ -59,26 +59,26 @@ class Store(Protocol):
         ...
 
 
-def story(store: Store, agent: Agent) -> Iterator[Item]:
+def story(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
     """The events of all its runs, what is wrong with them, and what no run owns."""
     runs = store.runs(agent.id)
     asked: dict[str, str] | None = None
 
-    def prompt(run: Run) -> str | None:
+    def prompt(run: SdkRun) -> str | None:
         nonlocal asked
         if asked is None:
             with store.blobs(agent.id) as blob:
-                asked = Graph(agent.id, agent.root, blob).asked() if agent.root else {}
+                asked = CheckpointGraph(agent.id, agent.root, blob).asked() if agent.root else {}
         return asked.get(run.request or "")
 
     yield from run_stories(agent.id, ((run, store.log(run)) for run in runs), prompt)
     yield from store.rest(agent.id)
 
 
-def about(store: Store, agent: Agent) -> Iterator[Problem]:
+def about(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
     """What is wrong with the agent's row and its checkpoint."""
     if not agent.has_row:
-        yield Problem(
+        yield TranscriptProblem(
             "bad_header", "the agent's own row is gone; only its runs are left", {"agent": agent.id}
         )
     runs = {run.id: run for run in store.runs(agent.id)}
@@ -86,11 +86,11 @@ def about(store: Store, agent: Agent) -> Iterator[Problem]:
         active = runs.get(agent.active_run)
         if active is None or active.status in TERMINAL:
             text = "the agent's row names a run as under way that is not"
-            yield Problem("row_stale", text, {"run": agent.active_run})
+            yield TranscriptProblem("row_stale", text, {"run": agent.active_run})
     if agent.root is not None:
         with store.blobs(agent.id) as blob:
-            for item in Graph(agent.id, agent.root, blob).story():
-                if isinstance(item, Problem) and item.code in (
+            for item in CheckpointGraph(agent.id, agent.root, blob).story():
+                if isinstance(item, TranscriptProblem) and item.code in (
                     "missing_blob",
                     "store_damaged",
                     "parent_cycle",
@@ -98,14 +98,14 @@ def about(store: Store, agent: Agent) -> Iterator[Problem]:
                     yield item
 
 
-def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None = None) -> Run | None:
+def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None = None) -> SdkRun | None:
     """A run from its row; None if it does not even tell its id."""
     found, turn = lines.plain(row.get(names("run_id"))), row.get(names("turn_number"))
     if found is None:
         return None
     ended = ("endedAt", "finished_at", "cancelled_at", "expired_at", "updatedAt", "updated_at")
     times = (timestamps.of(row.get(name)) for name in ended)
-    return Run(
+    return SdkRun(
         id=found,
         turn=turn if type(turn) is int and abs(turn) < _MOST_TURNS else 0,
         status=lines.word(row, "status").upper(),
@@ -115,9 +115,9 @@ def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None =
     )
 
 
-def message_of(seq: int, at: Any, payload: dict[str, Any] | NewEvent) -> Message:
+def message_of(seq: int, at: Any, payload: dict[str, Any] | NewEvent) -> SdkRunMessage:
     """An event of a log."""
-    return Message(seq=seq, at=timestamps.of(at), payload=payload)
+    return SdkRunMessage(seq=seq, at=timestamps.of(at), payload=payload)
 
 
 # --- The SDK's store as JSONL: four files, each rewritten whole at every change.
@@ -131,7 +131,7 @@ _STARTS = {AGENTS: _OF_AGENT, RUNS: _OF_RUN, EVENTS: _OF_RUN, CHECKPOINTS: _OF_A
 _CAMEL = {"run_id": "runId", "turn_number": "turnNumber", "request_id": "requestId"}
 
 
-class _Entry(NamedTuple):
+class _LogEntry(NamedTuple):
     """Where one event of a log is."""
 
     seq: int
@@ -140,38 +140,38 @@ class _Entry(NamedTuple):
     odd: NewEvent | None = None
 
 
-class JsonlStore:
+class SdkJsonlStore:
     """An open store: every file as it was when it was first read."""
 
     def __init__(self, folder: str):
         self.folder = folder
-        self._agents: dict[str, Agent] = {}
-        self._runs: dict[str, tuple[str, Run]] = {}  # run: its agent, and itself
-        self._problems: list[Problem] = []
+        self._agents: dict[str, SdkAgent] = {}
+        self._runs: dict[str, tuple[str, SdkRun]] = {}  # run: its agent, and itself
+        self._problems: list[TranscriptProblem] = []
         self._events: BinaryIO | None = None
-        self._index: dict[str, list[_Entry]] = {}
+        self._index: dict[str, list[_LogEntry]] = {}
         self._owners: dict[str, str] = {}  # a run that has no row: the agent that its events name
         self._strays: list[tuple[str | None, NewEvent]] = []  # damage that has no place in a log, and its run
         self._rows()
 
-    def __enter__(self) -> JsonlStore:
+    def __enter__(self) -> SdkJsonlStore:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._events is not None:
             self._events.close()
 
-    def agents(self) -> Iterator[Agent]:
+    def agents(self) -> Iterator[SdkAgent]:
         """All agents, also those of which only a run is left."""
         yield from self._agents.values()
         left = dict.fromkeys(agent for agent, _ in self._runs.values() if agent not in self._agents)
-        yield from (Agent(id=agent, has_row=False) for agent in left)
+        yield from (SdkAgent(id=agent, has_row=False) for agent in left)
 
-    def runs(self, agent: str) -> list[Run]:
+    def runs(self, agent: str) -> list[SdkRun]:
         """Its runs in the order of their turns."""
         return sorted((run for owner, run in self._runs.values() if owner == agent), key=lambda run: run.turn)
 
-    def log(self, run: Run) -> Iterator[Message]:
+    def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
         """A run's log in the order of its numbers."""
         self._find_events()
         for entry in sorted(self._index.get(run.id, ())):
@@ -179,7 +179,7 @@ class JsonlStore:
                 yield message_of(entry.seq, None, entry.odd)
             elif (row := self._event(entry)) is not None:
                 payload = row.get("payload")
-                odd = lines.line_notice("bad_line", "an event without a payload")
+                odd = lines.notice_event("bad_line", "an event without a payload")
                 yield message_of(
                     entry.seq, row.get("createdAt"), payload if isinstance(payload, dict) else odd
                 )
@@ -193,7 +193,7 @@ class JsonlStore:
         for place, odd in self._strays:
             if place is None or self._owner(place) in (agent, None):
                 yield odd
-                yield Problem(str(odd.body["code"]), "a line cannot be read", {"file": EVENTS})
+                yield TranscriptProblem(str(odd.body["code"]), "a line cannot be read", {"file": EVENTS})
         yield from self._problems
 
     @contextmanager
@@ -228,10 +228,12 @@ class JsonlStore:
     def _rows(self) -> None:
         for row in self._read(AGENTS):
             if (found := lines.plain(row.get("agentId"))) is None:
-                self._problems.append(Problem("bad_line", "an agent's row without an id", {"file": AGENTS}))
+                self._problems.append(
+                    TranscriptProblem("bad_line", "an agent's row without an id", {"file": AGENTS})
+                )
                 continue
             checkpoint = row.get("latestCheckpoint")
-            self._agents[found] = Agent(
+            self._agents[found] = SdkAgent(
                 id=found,
                 cwd=lines.plain(row.get("cwd")),
                 name=lines.plain(row.get("name")),
@@ -246,10 +248,14 @@ class JsonlStore:
             error = lines.word(told, "message") if isinstance(told, dict) else told
             run = run_of(row, lambda name: _CAMEL[name], error if isinstance(error, str) and error else None)
             if run is None or agent is None:
-                self._problems.append(Problem("bad_line", "a run's row without an id", {"file": RUNS}))
+                self._problems.append(
+                    TranscriptProblem("bad_line", "a run's row without an id", {"file": RUNS})
+                )
                 continue
             if run.id in self._runs:
-                self._problems.append(Problem("duplicate_record", "a run has two rows", {"run": run.id}))
+                self._problems.append(
+                    TranscriptProblem("duplicate_record", "a run has two rows", {"run": run.id})
+                )
             self._runs[run.id] = (agent, run)
 
     def _read(self, name: str) -> Iterator[dict[str, Any]]:
@@ -259,15 +265,17 @@ class JsonlStore:
             for line in jsonl.lines(path, _STARTS[name]):
                 if line.problem is not None:
                     evidence = {"file": name, "line": line.number}
-                    self._problems.append(Problem(line.problem, f"a line of {name} is damaged", evidence))
+                    self._problems.append(
+                        TranscriptProblem(line.problem, f"a line of {name} is damaged", evidence)
+                    )
                 if line.value is not None:
                     yield line.value
         except FileNotFoundError:
             if name in (AGENTS, RUNS):
-                self._problems.append(Problem("missing_store", f"{name} is gone", {"file": name}))
+                self._problems.append(TranscriptProblem("missing_store", f"{name} is gone", {"file": name}))
         except OSError as problem:
             text = f"{name} cannot be read: {problem.strerror}"
-            self._problems.append(Problem("store_damaged", text, {"file": name}))
+            self._problems.append(TranscriptProblem("store_damaged", text, {"file": name}))
 
     def _find_events(self) -> None:
         """Note where each event is; they are read when they are asked for."""
@@ -279,7 +287,7 @@ class JsonlStore:
             return
         run: str | None = None
         seq = 0
-        odds: list[tuple[str | None, int, jsonl.Line]] = []
+        odds: list[tuple[str | None, int, jsonl.JsonlLine]] = []
         for line in jsonl.read(self._events, _STARTS[EVENTS]):
             value = line.value
             found = lines.plain(value.get("runId")) if value is not None else None
@@ -289,10 +297,12 @@ class JsonlStore:
                 continue
             if line.problem is not None:
                 self._problems.append(
-                    Problem(line.problem, "a line is damaged", {"file": EVENTS, "line": line.number})
+                    TranscriptProblem(
+                        line.problem, "a line is damaged", {"file": EVENTS, "line": line.number}
+                    )
                 )
             run, seq = found, number
-            self._index.setdefault(run, []).append(_Entry(seq, line.offset, line.size))
+            self._index.setdefault(run, []).append(_LogEntry(seq, line.offset, line.size))
             if run not in self._runs and run not in self._owners:
                 payload = value.get("payload")
                 owner = lines.plain(payload.get("agentId")) if isinstance(payload, dict) else None
@@ -303,9 +313,9 @@ class JsonlStore:
             if log is None or line.problem == jsonl.NULS or any(e.seq == following for e in log):
                 self._strays.append((place, NewEvent(odd.kind, odd.body)))
             else:
-                log.append(_Entry(following, line.offset, line.size, odd))
+                log.append(_LogEntry(following, line.offset, line.size, odd))
 
-    def _event(self, entry: _Entry) -> dict[str, Any] | None:
+    def _event(self, entry: _LogEntry) -> dict[str, Any] | None:
         return _read(self._events, entry.offset, entry.size) if self._events is not None else None
 
     def _owner(self, run: str) -> str | None:
@@ -317,10 +327,10 @@ def orphans(agent: str, run: str, count: int) -> Iterator[Item]:
     text = f"{count} events belong to a run that the store has forgotten"
     origin = lines.origin(AGENT, agent, f"{run}:orphans")
     yield NewEvent("notice", {"text": text, "code": "orphan_events", "run": run}, origin=origin)
-    yield Problem("orphan_events", text, {"run": run, "events": count})
+    yield TranscriptProblem("orphan_events", text, {"run": run, "events": count})
 
 
-def _no_event(line: jsonl.Line) -> NewEvent:
+def _no_event(line: jsonl.JsonlLine) -> NewEvent:
     odd = lines.unknown(line.value or {})
     return NewEvent(odd.kind, {**odd.body, "code": "bad_line"})
 

@@ -32,7 +32,7 @@ _NO_SLUG = re.compile(r"[^A-Za-z0-9]+", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 
-class Spot(NamedTuple):
+class StoreLocation(NamedTuple):
     """A store on disk, before it is opened."""
 
     form: str
@@ -66,29 +66,29 @@ def project(path: str) -> str:
     return os.path.basename(os.path.dirname(folder))
 
 
-def spots(path: str) -> Iterator[Spot]:
+def spots(path: str) -> Iterator[StoreLocation]:
     """The stores at a path or below it."""
     if os.path.isdir(path):
-        yield from _Walk().folder(os.path.abspath(path), 0)
+        yield from _StoreWalk().folder(os.path.abspath(path), 0)
     elif os.path.isfile(path):
         yield from _file(os.path.abspath(path))
 
 
-class _Walk:
+class _StoreWalk:
     """A walk that ends, wherever it begins."""
 
     def __init__(self) -> None:
         self._left = _MOST_FOLDERS
 
-    def folder(self, path: str, depth: int) -> Iterator[Spot]:
+    def folder(self, path: str, depth: int) -> Iterator[StoreLocation]:
         self._left -= 1
         names = _names(path)
         if self._left < 0 or not names:
             return
         if any(name in names for name in sdk_store.FILES):
-            yield Spot(SDK_JSONL, path)
+            yield StoreLocation(SDK_JSONL, path)
         elif INDEX in names:
-            yield Spot(SDK_SQLITE, os.path.join(path, INDEX))
+            yield StoreLocation(SDK_SQLITE, os.path.join(path, INDEX))
         elif STORE in names:
             yield _store(os.path.join(path, STORE))
         elif os.path.basename(path) == _TRANSCRIPTS:
@@ -103,39 +103,39 @@ class _Walk:
                 if os.path.isdir(inner := os.path.join(path, name)):
                     yield from self.folder(inner, depth + 1)
 
-    def _transcripts(self, path: str, levels: int) -> Iterator[Spot]:
+    def _transcripts(self, path: str, levels: int) -> Iterator[StoreLocation]:
         """`<id>.jsonl`, `<id>/<id>.jsonl` and `<id>/subagents/<id>.jsonl`."""
         for name in _names(path):
             inner = os.path.join(path, name)
             if name.endswith((".jsonl", ".txt")) and os.path.isfile(inner):
-                yield Spot(TRANSCRIPT, inner)
+                yield StoreLocation(TRANSCRIPT, inner)
             elif levels and os.path.isdir(inner):
                 yield from self._transcripts(inner, levels - 1)
 
 
-def _file(path: str) -> Iterator[Spot]:
+def _file(path: str) -> Iterator[StoreLocation]:
     folder, name = os.path.split(path)
     if name in sdk_store.FILES:
-        yield Spot(SDK_JSONL, folder)
+        yield StoreLocation(SDK_JSONL, folder)
     elif name == INDEX:
-        yield Spot(SDK_SQLITE, path)
+        yield StoreLocation(SDK_SQLITE, path)
     elif name == STORE or (name == META and os.path.isfile(os.path.join(folder, STORE))):
         yield _store(os.path.join(folder, STORE))
     elif name.endswith((".jsonl", ".txt")):
-        yield Spot(TRANSCRIPT, path)
+        yield StoreLocation(TRANSCRIPT, path)
     elif (form := _form(path)) is not None:
-        yield Spot(form, path)
+        yield StoreLocation(form, path)
 
 
-def _store(path: str) -> Spot:
+def _store(path: str) -> StoreLocation:
     """The store of one conversation: the SDK's is that of an agent in the index two folders up."""
     folder = os.path.dirname(path)
     above = os.path.dirname(os.path.dirname(folder))
     if os.path.isfile(index := os.path.join(above, INDEX)):
-        return Spot(SDK_SQLITE, index, os.path.basename(folder))
+        return StoreLocation(SDK_SQLITE, index, os.path.basename(folder))
     if os.path.basename(os.path.dirname(folder)) == _ACP_FOLDER or os.path.isfile(os.path.join(folder, META)):
-        return Spot(ACP, path)
-    return Spot(LEGACY, path)
+        return StoreLocation(ACP, path)
+    return StoreLocation(LEGACY, path)
 
 
 def _form(path: str) -> str | None:

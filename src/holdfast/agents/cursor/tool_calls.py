@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.acp.content import block_text, mended, raw_text
-from holdfast.agents.cursor.protobuf import Message
+from holdfast.agents.cursor.protobuf import ProtobufMessage
 from holdfast.model.json_codec import encode
 
 
@@ -142,7 +142,7 @@ _EXIT_CODE, _STDOUT, _STDERR = 3, 5, 6
 _LONGEST_RAW = 64 * 1024
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a checkpoint."""
 
     id: str  # empty if it has none
@@ -156,16 +156,16 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     ended: str | None = None
 
 
-def read(data: bytes) -> Call:
+def read(data: bytes) -> CheckpointCall:
     """What a ToolCall says; one of a tool that is not known here has its fields by number."""
-    call = Message(data)
+    call = ProtobufMessage(data)
     number = next((n for n in call.numbers if n not in _ABOUT and call.one(n) is not None), 0)
     name = NAMES.get(number, f"tool-{number}")
-    member = call.inside(number) or Message(b"")
-    args = member.inside(_ARGS) or Message(b"")
+    member = call.inside(number) or ProtobufMessage(b"")
+    args = member.inside(_ARGS) or ProtobufMessage(b"")
     result = member.inside(_RESULT)
     found = _ended(name, result) if result is not None else {"outcome": None}
-    return Call(
+    return CheckpointCall(
         id=call.text(_ID) or (args.text(_CALL_ID[name]) if name in _CALL_ID else ""),
         name=name,
         input=_input(name, args),
@@ -176,7 +176,7 @@ def read(data: bytes) -> Call:
     )
 
 
-def _input(name: str, args: Message) -> dict[str, Any]:
+def _input(name: str, args: ProtobufMessage) -> dict[str, Any]:
     known = _INPUTS.get(name)
     if known is None:
         return {str(number): _any(args, number) for number in args.numbers}
@@ -189,12 +189,12 @@ def _input(name: str, args: Message) -> dict[str, Any]:
     return found
 
 
-def _any(args: Message, number: int) -> Any:
+def _any(args: ProtobufMessage, number: int) -> Any:
     """A field without a schema: a number, else its texts, else its bytes."""
     if (value := args.number(number)) is not None:
         return value
     data = args.one(number) or b""
-    texts = Message(b"\x0a" + _size(data) + data).strings()
+    texts = ProtobufMessage(b"\x0a" + _size(data) + data).strings()
     if texts:
         return texts[0] if len(texts) == 1 else texts
     return base64.b64encode(data[:_LONGEST_RAW]).decode()
@@ -209,9 +209,9 @@ def _size(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _ended(name: str, result: Message) -> dict[str, Any]:
+def _ended(name: str, result: ProtobufMessage) -> dict[str, Any]:
     case = next((n for n in result.numbers if n < 100 and result.one(n) is not None), None)
-    inner = (result.inside(case) if case is not None else None) or Message(b"")
+    inner = (result.inside(case) if case is not None else None) or ProtobufMessage(b"")
     failed = case is not None and case != _SUCCESS
     if name == "shell" and (case == _SUCCESS or case == 2):
         code = inner.number(_EXIT_CODE) or 0  # protobuf leaves a 0 out

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from holdfast.agents.base import Agent, Launch, Trap
-from holdfast.agents.driver import Job
-from holdfast.transcripts.reader import Reader
+from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.driver import AgentJob
+from holdfast.transcripts.reader import TranscriptReader
 
 
-def launch(job: Job) -> Launch:
+def launch(job: AgentJob) -> AgentLaunch:
     """Over ACP, asking before what it does unless the config of a user says otherwise."""
-    return Launch((*job.program, "--acp", "--approval-mode", "default", *job.args))
+    return AgentLaunch((*job.program, "--acp", "--approval-mode", "default", *job.args))
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.agents.gemini.reader import GeminiReader
 
     return GeminiReader()
@@ -53,15 +53,17 @@ AGENT = Agent(
         "NO_COLOR": "1",
     },
     traps=(
-        Trap(
+        KnownTrap(
             "deletes a conversation's history after it was resumed, unless its settings have "
             "general.sessionRetention.enabled = false (google-gemini/gemini-cli#27368)"
         ),
-        Trap("cannot resume a conversation in the minute in which it was begun, and damages it by trying"),
-        Trap("shows neither the input nor the output of most tools; the log has what it shows"),
-        Trap("forgets a tool call that a crash cut off"),
-        Trap("sends every tool result twice after a resume, which its API may refuse (#29365)"),
-        Trap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
+        KnownTrap(
+            "cannot resume a conversation in the minute in which it was begun, and damages it by trying"
+        ),
+        KnownTrap("shows neither the input nor the output of most tools; the log has what it shows"),
+        KnownTrap("forgets a tool call that a crash cut off"),
+        KnownTrap("sends every tool result twice after a resume, which its API may refuse (#29365)"),
+        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
     ),
     history=_history,
 )

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from holdfast.agents.gemini import messages as said
-from holdfast.agents.gemini.log import Entry, Log, Ref
-from holdfast.agents.gemini.messages import Call, Response
+from holdfast.agents.gemini.log import LogMessage, MessageRef, MutationLog
+from holdfast.agents.gemini.messages import GeminiToolCall, GeminiToolResponse
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.jsonl import Line
+from holdfast.transcripts.jsonl import JsonlLine
 
 UNKNOWN = "Its outcome is unknown: nothing in the history tells how it ended."
 
@@ -19,7 +19,7 @@ _WIPED = "a reset took what stands above out of the conversation; Gemini does no
 _COMPACTED = "what stands above was replaced by a summary"
 
 
-class Pieces:
+class PieceReader:
     """Pieces of a file read again; the last list is kept, because its messages are asked for in a row."""
 
     def __init__(self, file: BinaryIO):
@@ -27,17 +27,17 @@ class Pieces:
         self._list: tuple[int, list[Any]] | None = None
         self._one: tuple[int, dict[str, Any]] = (-1, {})
 
-    def raw(self, ref: Ref) -> bytes:
+    def raw(self, ref: MessageRef) -> bytes:
         """The bytes of a piece, as far as a line is read."""
         self._file.seek(ref.offset)
         return self._file.read(min(ref.size, wire.LONGEST))
 
-    def value(self, ref: Ref) -> dict[str, Any]:
+    def value(self, ref: MessageRef) -> dict[str, Any]:
         """The object that a piece is; empty if the file has changed since."""
         value = wire.parse(self.raw(ref))
         return value if isinstance(value, dict) else {}
 
-    def message(self, ref: Ref) -> dict[str, Any]:
+    def message(self, ref: MessageRef) -> dict[str, Any]:
         """The message at a place; empty if the file has changed since."""
         if ref.index < 0:
             if self._one[0] != ref.offset:
@@ -53,18 +53,20 @@ class Pieces:
         return found if isinstance(found, dict) else {}
 
 
-class Teller:
+class GeminiEventBuilder:
     """The events of one log."""
 
-    def __init__(self, log: Log, file: BinaryIO, agent: str, native_id: str):
+    def __init__(self, log: MutationLog, file: BinaryIO, agent: str, native_id: str):
         self._log = log
-        self._pieces = Pieces(file)
+        self._pieces = PieceReader(file)
         self._agent = agent
         self._native_id = native_id
         self._resets = set(log.lost.values())  # those that still count
         self._begun: set[str] = set()  # calls
-        self._open: list[Call] = []  # of the turn, without an end
-        self._late: list[tuple[int, Call]] = []  # told in an earlier message after what follows it was said
+        self._open: list[GeminiToolCall] = []  # of the turn, without an end
+        self._late: list[
+            tuple[int, GeminiToolCall]
+        ] = []  # told in an earlier message after what follows it was said
 
     def events(self) -> Iterator[NewEvent]:
         """All that was ever told and not taken back."""
@@ -79,7 +81,7 @@ class Teller:
             text = f"{self._log.left_out:,} more lines could not be read"
             yield NewEvent("notice", {"text": text, "code": jsonl.BAD, "count": self._log.left_out})
 
-    def calls(self, entry: Entry) -> list[Call]:
+    def calls(self, entry: LogMessage) -> list[GeminiToolCall]:
         """The calls of a message, with their ends as far as they are told anywhere."""
         if entry.calls_ref is None:
             return []
@@ -87,7 +89,7 @@ class Teller:
         found = said.told_calls(message) if entry.are_told else said.asked_calls(message)
         return [call if call.outcome is not None else self._with_result(call) for call in found]
 
-    def _entry(self, entry: Entry) -> Iterator[NewEvent]:
+    def _entry(self, entry: LogMessage) -> Iterator[NewEvent]:
         if entry.kind in ("odd", "unknown", "reset"):
             yield from self._stand_in(entry)
         elif entry.kind == "result":
@@ -99,7 +101,7 @@ class Teller:
         elif entry.kind != "context":
             yield from self._said(entry)
 
-    def _said(self, entry: Entry) -> Iterator[NewEvent]:
+    def _said(self, entry: LogMessage) -> Iterator[NewEvent]:
         if entry.thoughts_ref is not None:
             thought = said.thoughts(self._pieces.message(entry.thoughts_ref))
             if thought.strip():
@@ -122,7 +124,7 @@ class Teller:
             self._late = self._late[len(calls) :]
             yield from self._called(calls, calls[0].at)
 
-    def _called(self, calls: list[Call], at: str | None) -> Iterator[NewEvent]:
+    def _called(self, calls: list[GeminiToolCall], at: str | None) -> Iterator[NewEvent]:
         for call in calls:
             self._begun.add(call.id)
             body = {"call": call.id, "name": call.name, "input": call.input}
@@ -133,21 +135,21 @@ class Teller:
             else:
                 yield self._summary(call, at)
 
-    def _results(self, entry: Entry) -> Iterator[NewEvent]:
+    def _results(self, entry: LogMessage) -> Iterator[NewEvent]:
         """Results whose calls are lost; the others are told with their calls."""
         for response in said.responses(self._pieces.message(entry.ref)):
             if response.id and response.id not in self._begun:
                 self._begun.add(response.id)
-                call = Call(response.id, response.name, None, _outcome(response), response.output)
+                call = GeminiToolCall(response.id, response.name, None, _outcome(response), response.output)
                 yield self._summary(call, entry.at)
 
-    def _program(self, entry: Entry) -> Iterator[NewEvent]:
+    def _program(self, entry: LogMessage) -> Iterator[NewEvent]:
         text = said.text(self._pieces.message(entry.ref))
         kind = "error" if entry.kind == "error" else "notice"
         code = "agent_error" if entry.kind == "error" else f"agent_{entry.kind}"
         yield self._new(kind, {"text": text, "code": code}, entry)
 
-    def _stand_in(self, entry: Entry) -> Iterator[NewEvent]:
+    def _stand_in(self, entry: LogMessage) -> Iterator[NewEvent]:
         if entry.kind == "reset":
             if entry.id in self._resets:
                 compacted = entry.id in self._log.compacted
@@ -160,8 +162,8 @@ class Teller:
             return
         raw = self._pieces.raw(entry.ref)
         odd = wire.parse(raw) if entry.ref.size <= wire.LONGEST else None
-        told = odd if isinstance(odd, NewEvent) else wire.line_notice("too_long", "", bytes=entry.ref.size)
-        line = Line(
+        told = odd if isinstance(odd, NewEvent) else wire.notice_event("too_long", "", bytes=entry.ref.size)
+        line = JsonlLine(
             number=entry.line, offset=entry.ref.offset, size=entry.ref.size, problem=entry.problem, odd=told
         )
         yield jsonl.notice(line, self._agent, self._native_id)
@@ -172,20 +174,20 @@ class Teller:
             yield NewEvent("tool_summary", body)
         self._open = []
 
-    def _with_result(self, call: Call) -> Call:
+    def _with_result(self, call: GeminiToolCall) -> GeminiToolCall:
         ref = self._log.results.get(call.id) or self._log.results.get(f"name:{call.name}")
         if ref is None:
             return call
         for response in said.responses(self._pieces.message(ref)):
             if response.id == call.id or (not response.id and response.name == call.name):
-                return Call(call.id, call.name, call.input, _outcome(response), response.output)
+                return GeminiToolCall(call.id, call.name, call.input, _outcome(response), response.output)
         return call
 
-    def _summary(self, call: Call, at: str | None) -> NewEvent:
+    def _summary(self, call: GeminiToolCall, at: str | None) -> NewEvent:
         body = {"call": call.id, "name": call.name, "outcome": call.outcome, "output": call.output}
         return NewEvent("tool_summary", body, at=call.at or at, origin=self._origin(f"result:{call.id}"))
 
-    def _new(self, kind: str, body: dict[str, Any], entry: Entry, part: str = "") -> NewEvent:
+    def _new(self, kind: str, body: dict[str, Any], entry: LogMessage, part: str = "") -> NewEvent:
         named = f"byte:{entry.ref.offset}" if entry.id.startswith("\0") else f"message:{entry.id}{part}"
         return NewEvent(kind, body, at=entry.at, origin=self._origin(named))
 
@@ -193,5 +195,5 @@ class Teller:
         return wire.origin(self._agent, self._native_id, record_id)
 
 
-def _outcome(response: Response) -> str:
+def _outcome(response: GeminiToolResponse) -> str:
     return "error" if response.failed else "ok"

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.gemini import messages as said
-from holdfast.transcripts.jsonl import Line, plain, word
+from holdfast.transcripts.jsonl import JsonlLine, plain, word
 
 STARTS = (b'{"id":', b'{"sessionId":', b'{"$set":', b'{"$rewindTo":')
 
@@ -22,7 +22,7 @@ SHOWN = 20  # pieces of evidence that are kept of one kind of problem
 ODD = 10_000  # lines that are no messages and have a place in the history; of more there is only the number
 
 
-class Ref(msgspec.Struct, frozen=True):
+class MessageRef(msgspec.Struct, frozen=True):
     """Where a message is told: a piece of the file, and its number in a list there."""
 
     offset: int
@@ -30,34 +30,34 @@ class Ref(msgspec.Struct, frozen=True):
     index: int = -1  # -1: the piece is the message itself
 
 
-class Entry(msgspec.Struct):
+class LogMessage(msgspec.Struct):
     """One message, or what stands in the place of one."""
 
     id: str
     kind: str  # user, gemini, info, warning, error; result, context; odd, unknown, reset
-    ref: Ref
+    ref: MessageRef
     at: str | None = None
     first: int = 0  # the offset at which it was first told; over ACP its calls may come later
     digest: int = 0  # of its text
     is_said: bool = False  # a person or the model said something
     has_text: bool = False
-    calls_ref: Ref | None = None
+    calls_ref: MessageRef | None = None
     are_told: bool = False  # its calls are told with their ends
     calls: list[tuple[str, bool]] = []  # id, and whether its end is told
-    thoughts_ref: Ref | None = None
+    thoughts_ref: MessageRef | None = None
     problem: str = ""  # of an odd line
     line: int = 0
 
 
-class Log:
+class MutationLog:
     """The fold of a mutation log."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}  # all that was ever told and not taken back, in order
+        self.entries: dict[str, LogMessage] = {}  # all that was ever told and not taken back, in order
         self.live: dict[str, None] = {}  # the conversation as Gemini would read it
         self.lost: dict[str, str] = {}  # out of the conversation by a reset: the key of its entry
         self.compacted: set[str] = set()  # the resets that brought a summary instead
-        self.results: dict[str, Ref] = {}  # by the id of their call
+        self.results: dict[str, MessageRef] = {}  # by the id of their call
         self.begun: dict[str, int] = {}  # by the id of a call: the offset at which it was first told
         self.header_ids: dict[str, None] = {}
         self.project: str | None = None
@@ -72,10 +72,10 @@ class Log:
         self.odd: dict[str, list[dict[str, Any]]] = {}
         self.counts: dict[str, int] = {}
 
-    def take(self, line: Line) -> None:
+    def take(self, line: JsonlLine) -> None:
         """One more line."""
         self.records += 1
-        here = Ref(line.offset, line.size)
+        here = MessageRef(line.offset, line.size)
         if line.problem is not None:
             self._note(line)
         if line.value is None:
@@ -98,7 +98,7 @@ class Log:
         """Whether a reset took messages away, and nothing brought them back."""
         return any(key not in self.compacted for key in self.lost.values())
 
-    def conversation(self) -> list[Entry]:
+    def conversation(self) -> list[LogMessage]:
         """What Gemini would go on with."""
         return [self.entries[id] for id in self.live if id in self.entries]
 
@@ -108,7 +108,7 @@ class Log:
 
     # --- records
 
-    def _header(self, value: dict[str, Any], here: Ref) -> None:
+    def _header(self, value: dict[str, Any], here: MessageRef) -> None:
         self._name(value.get("sessionId"))
         self.project = plain(value.get("projectHash")) or self.project
         self.kind = word(value, "kind") or self.kind
@@ -116,9 +116,9 @@ class Log:
         if isinstance(listed := value.get("messages"), list):  # a file of before the log
             for index, inner in enumerate(listed):
                 if isinstance(inner, dict) and isinstance(inner.get("id"), str):
-                    self._message(inner, Ref(here.offset, here.size, index))
+                    self._message(inner, MessageRef(here.offset, here.size, index))
 
-    def _set(self, changed: dict[str, Any], here: Ref, line: Line) -> None:
+    def _set(self, changed: dict[str, Any], here: MessageRef, line: JsonlLine) -> None:
         self._metadata(changed)
         if "sessionId" in changed:
             self._name(changed["sessionId"])
@@ -126,14 +126,14 @@ class Log:
         if isinstance(listed, list):
             self._replace(listed, here, line)
 
-    def _replace(self, listed: list[Any], here: Ref, line: Line) -> None:
+    def _replace(self, listed: list[Any], here: MessageRef, line: JsonlLine) -> None:
         before, self.live = self.live, {}
         reset = self._stand_in("reset", here, line)  # stands before what it brings
         is_summary = False  # whether it says something that was not said before
         for index, inner in enumerate(listed):
             if isinstance(inner, dict) and isinstance(id := inner.get("id"), str):
                 fresh = id not in self.entries
-                self._message(inner, Ref(here.offset, here.size, index))
+                self._message(inner, MessageRef(here.offset, here.size, index))
                 is_summary |= fresh and self.entries[id].is_said
         gone = [id for id in before if id not in self.live and self.entries[id].is_said]
         if not gone:
@@ -143,7 +143,7 @@ class Log:
             self.compacted.add(reset)
         self.lost.update(dict.fromkeys(gone, reset))
 
-    def _rewind(self, target: str, here: Ref, line: Line) -> None:
+    def _rewind(self, target: str, here: MessageRef, line: JsonlLine) -> None:
         """Back to before a message, on purpose; if that is not there, Gemini takes all back: a reset."""
         if target not in self.live:
             self._replace([], here, line)
@@ -153,7 +153,7 @@ class Log:
             id, _ = self.live.popitem()
             del self.entries[id]
 
-    def _message(self, value: dict[str, Any], here: Ref) -> None:
+    def _message(self, value: dict[str, Any], here: MessageRef) -> None:
         id, type = value["id"], word(value, "type")
         text = said.text(value)
         told = said.told_calls(value) if value.get("toolCalls") else []
@@ -161,7 +161,7 @@ class Log:
         if isinstance(value.get("content"), (list, dict)):  # only parts can be anything else than text
             asked, results = said.asked_calls(value), said.responses(value)
             thought = thought or bool(said.thoughts(value))
-        fresh = Entry(
+        fresh = LogMessage(
             id, _kind(type, value, text), here, timestamps.when_stamp(value.get("timestamp")), here.offset
         )
         fresh.digest = zlib.crc32(text.strip().encode(errors="surrogatepass"))
@@ -196,17 +196,17 @@ class Log:
         if summary := word(changed, "summary"):
             self.title = title(summary) or self.title
 
-    def _stand_in(self, kind: str, here: Ref, line: Line) -> str:
+    def _stand_in(self, kind: str, here: MessageRef, line: JsonlLine) -> str:
         key = f"\0{kind}:{line.offset}"
         self._stood_in += 1
         if self._stood_in > ODD:
             self.left_out += 1
             return key
         problem = line.problem or ""
-        self.entries[key] = Entry(key, kind, here, first=here.offset, problem=problem, line=line.number)
+        self.entries[key] = LogMessage(key, kind, here, first=here.offset, problem=problem, line=line.number)
         return key
 
-    def _note(self, line: Line) -> None:
+    def _note(self, line: JsonlLine) -> None:
         code = line.problem or ""
         self.counts[code] = self.counts.get(code, 0) + 1
         shown = self.odd.setdefault(code, [])
@@ -235,7 +235,7 @@ def _kind(type: str, value: dict[str, Any], text: str) -> str:
     return type if type in ("info", "warning", "error") else "unknown"
 
 
-def _merged(before: Entry, fresh: Entry) -> Entry:
+def _merged(before: LogMessage, fresh: LogMessage) -> LogMessage:
     """A message told again: a resume tells it with less than was known, so nothing known is given up."""
     fresh.at, fresh.first = before.at or fresh.at, before.first
     if fresh.digest == before.digest or not fresh.has_text:

@@ -17,7 +17,7 @@ _OUTCOMES = {"success": "ok", "error": "error", "cancelled": "interrupted"}
 _TEXT_KEYS = ("output", "error", "content", "text", "message")
 
 
-class Call(msgspec.Struct, frozen=True):
+class GeminiToolCall(msgspec.Struct, frozen=True):
     """One tool call, and its end if that is told."""
 
     id: str
@@ -28,7 +28,7 @@ class Call(msgspec.Struct, frozen=True):
     at: str | None = None
 
 
-class Response(msgspec.Struct, frozen=True):
+class GeminiToolResponse(msgspec.Struct, frozen=True):
     """The result of a call, as a message in the user's name gives it to the model."""
 
     id: str
@@ -69,24 +69,24 @@ def is_context(said: str) -> bool:
     return said.lstrip().startswith(_CONTEXT)
 
 
-def told_calls(message: dict[str, Any]) -> list[Call]:
+def told_calls(message: dict[str, Any]) -> list[GeminiToolCall]:
     """The calls that a message tells with their ends."""
     listed = message.get("toolCalls")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return [_told(entry, f"{word(message, 'id')}:{number}") for number, entry in enumerate(entries)]
 
 
-def asked_calls(message: dict[str, Any]) -> list[Call]:
+def asked_calls(message: dict[str, Any]) -> list[GeminiToolCall]:
     """The calls in a message's content: all that a resume keeps of them."""
     calls = []
     for number, part in enumerate(parts(message.get("content"))):
         if isinstance(asked := part.get("functionCall"), dict):
             id = word(asked, "id") or f"{word(message, 'id')}:{number}"
-            calls.append(Call(id, word(asked, "name") or "unknown", asked.get("args")))
+            calls.append(GeminiToolCall(id, word(asked, "name") or "unknown", asked.get("args")))
     return calls
 
 
-def responses(message: dict[str, Any]) -> list[Response]:
+def responses(message: dict[str, Any]) -> list[GeminiToolResponse]:
     """The results in a message's content."""
     return [_response(part) for part in parts(message.get("content")) if _is_response(part)]
 
@@ -101,11 +101,11 @@ def _is_response(part: dict[str, Any]) -> bool:
     return isinstance(part.get("functionResponse"), dict)
 
 
-def _response(part: dict[str, Any]) -> Response:
+def _response(part: dict[str, Any]) -> GeminiToolResponse:
     told = part["functionResponse"]
     response = told.get("response")
     failed = isinstance(response, dict) and bool(response.get("error")) and not response.get("output")
-    return Response(word(told, "id"), word(told, "name") or "unknown", _text_of(response), failed)
+    return GeminiToolResponse(word(told, "id"), word(told, "name") or "unknown", _text_of(response), failed)
 
 
 def _shown(part: dict[str, Any]) -> str:
@@ -124,12 +124,12 @@ def _thought(thought: Any) -> str:
     return f"**{subject}**\n{description}" if subject or description else ""
 
 
-def _told(entry: dict[str, Any], spare: str) -> Call:
+def _told(entry: dict[str, Any], spare: str) -> GeminiToolCall:
     status, result = word(entry, "status"), entry.get("result")
     outcome = _OUTCOMES.get(status)
     if outcome is None and not status and result:
         outcome = "ok"
-    return Call(
+    return GeminiToolCall(
         word(entry, "id") or spare,
         word(entry, "name") or "unknown",
         entry.get("args"),

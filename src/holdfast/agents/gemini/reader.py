@@ -10,15 +10,15 @@ from typing import Any
 from holdfast import timestamps
 from holdfast.agents.gemini import inspect as judge
 from holdfast.agents.gemini import sessions as places
-from holdfast.agents.gemini.events import Teller
-from holdfast.agents.gemini.inspect import Around
-from holdfast.agents.gemini.log import Log
+from holdfast.agents.gemini.events import GeminiEventBuilder
+from holdfast.agents.gemini.inspect import GeminiSurroundings
+from holdfast.agents.gemini.log import MutationLog
 from holdfast.model.event import NewEvent, Origin
 from holdfast.process import open_files
 from holdfast.process import table as marks
 from holdfast.process import table as tree
 from holdfast.transcripts.jsonl import parse
-from holdfast.transcripts.reader import Inspection, Place, Problem
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem
 
 _LONGEST = 1 << 20
 # Its settings may have comments; a text that holds slashes is matched first and kept.
@@ -61,7 +61,7 @@ class GeminiReader:
         """`~/.gemini`, or where `GEMINI_CLI_HOME` says."""
         return places.root(env)
 
-    def find(self, root: str, name: str) -> list[Place]:
+    def find(self, root: str, name: str) -> list[SessionRef]:
         """The session with that id or these 8 digits, or the file at that path, or all in that folder."""
         if os.path.isfile(name):
             return [places.place(name)]
@@ -69,7 +69,7 @@ class GeminiReader:
             return list(self.sessions(name))
         return [places.place(path) for path in places.main_files(places.by_id(root, name))]
 
-    def sessions(self, root: str, cwd: str | None = None) -> Iterator[Place]:
+    def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one project."""
         wanted = None if cwd is None else os.path.normpath(cwd)
         for folder in places.chats(root):
@@ -78,29 +78,31 @@ class GeminiReader:
                 if wanted is None or (place.cwd is not None and os.path.normpath(place.cwd) == wanted):
                     yield place
 
-    def events(self, place: Place) -> Iterator[NewEvent]:
+    def events(self, place: SessionRef) -> Iterator[NewEvent]:
         """All that was ever said in the session and not taken back, also what a reset put out of reach."""
-        log = Log()
+        log = MutationLog()
         try:
             _read(place.path, log)
             with open(place.path, "rb") as file:
-                yield from Teller(log, file, self.agent, place.native_id).events()
+                yield from GeminiEventBuilder(log, file, self.agent, place.native_id).events()
         except OSError as problem:
             body = {"text": str(problem), "code": "store_damaged", "path": place.path}
             yield NewEvent("notice", body, origin=Origin(self.agent, place.native_id, "unreadable"))
 
-    def inspect(self, place: Place) -> Inspection:
+    def inspect(self, place: SessionRef) -> Inspection:
         """Whether Gemini could go on with it as it is, and keep it."""
-        log = Log()
-        problems: list[Problem] = []
+        log = MutationLog()
+        problems: list[TranscriptProblem] = []
         open_calls: list[dict[str, Any]] = []
         try:
             _read(place.path, log)
             open_calls = self._dangling(place, log)
         except FileNotFoundError:
-            problems.append(Problem("no_transcript", "there is no file of it", {"path": place.path}))
+            problems.append(
+                TranscriptProblem("no_transcript", "there is no file of it", {"path": place.path})
+            )
         except OSError as problem:
-            problems.append(Problem("store_damaged", str(problem), {"path": place.path}))
+            problems.append(TranscriptProblem("store_damaged", str(problem), {"path": place.path}))
         cwd = places.cwd(place.path, log) or place.cwd
         if not problems:
             problems = judge.judge(log, place.native_id, self._around(place, cwd), open_calls)
@@ -118,16 +120,16 @@ class GeminiReader:
             cwd=cwd,
         )
 
-    def files(self, place: Place) -> list[str]:
+    def files(self, place: SessionRef) -> list[str]:
         """All that Gemini might delete with it: every file with its 8 digits, and its subagents'."""
         found = [place.path, *places.twins(place.path), *places.subagents(place.path, place.native_id)]
         return [path for path in found if os.path.isfile(path)]
 
-    def owners(self, root: str, place: Place) -> list[int]:
+    def owners(self, root: str, place: SessionRef) -> list[int]:
         """Those that were started for this very session; Gemini keeps no lock and no list of its own."""
         return open_files.named("gemini", place.native_id)
 
-    def tools(self, root: str, place: Place) -> list[int]:
+    def tools(self, root: str, place: SessionRef) -> list[int]:
         """What its owners started, and what a dead Gemini left behind in its project.
 
         A running call is not in the history, and its process does not say of which session it is.
@@ -141,12 +143,12 @@ class GeminiReader:
         }
         return sorted(below | left)
 
-    def _dangling(self, place: Place, log: Log) -> list[dict[str, Any]]:
+    def _dangling(self, place: SessionRef, log: MutationLog) -> list[dict[str, Any]]:
         waiting = [entry for entry in log.conversation() if judge.dangling(entry, log)][:DANGLING]
         if not waiting:
             return []
         with open(place.path, "rb") as file:
-            teller = Teller(log, file, self.agent, place.native_id)
+            teller = GeminiEventBuilder(log, file, self.agent, place.native_id)
             return [
                 {"call": call.id, "name": call.name, "input": call.input}
                 for entry in waiting
@@ -154,14 +156,14 @@ class GeminiReader:
                 if call.outcome is None
             ]
 
-    def _around(self, place: Place, cwd: str | None) -> Around:
+    def _around(self, place: SessionRef, cwd: str | None) -> GeminiSurroundings:
         twins = places.twins(place.path)
         heads = [(path, places.head(path)) for path in twins]
         rivals = [path for path, log in heads if place.native_id in log.header_ids and log.said]
         minutes = [found for path in (place.path, *twins) if (found := places.minute(path)) is not None]
         own = places.home_of(place.path)
         project = os.path.join(cwd, places.FOLDER) if cwd is not None else None
-        return Around(
+        return GeminiSurroundings(
             twins=tuple(twins),
             rivals=tuple(rivals),
             keeps=keeps(own, project),
@@ -182,7 +184,7 @@ def _is_in(pid: int, cwd: str | None) -> bool:
         return False
 
 
-def _read(path: str, log: Log) -> None:
+def _read(path: str, log: MutationLog) -> None:
     with places.opened(path) as lines:
         for line in lines:
             log.take(line)

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from holdfast import timestamps
-from holdfast.agents.gemini.log import STARTS, Log, is_record
+from holdfast.agents.gemini.log import STARTS, MutationLog, is_record
 from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import LONGEST, parse, plain
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 
 FOLDER = ".gemini"
 
@@ -72,9 +72,9 @@ def subagents(path: str, native_id: str) -> list[str]:
     return [os.path.join(folder, name) for name in _listed(folder) if _is_log(name)]
 
 
-def head(path: str) -> Log:
+def head(path: str) -> MutationLog:
     """A file read as far as its first message, or all of it if there is none."""
-    log = Log()
+    log = MutationLog()
     with suppress(OSError), opened(path) as lines:
         for line in lines:
             log.take(line)
@@ -84,25 +84,25 @@ def head(path: str) -> Log:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Iterator[jsonl.Line]]:
+def opened(path: str) -> Iterator[Iterator[jsonl.JsonlLine]]:
     """The lines of a log; of a file of before the log, its one object."""
     with open(path, "rb") as file:
         if path.endswith(".json"):
             raw = file.read(LONGEST + 1)
             value = parse(raw)
             if isinstance(value, dict):
-                yield iter([jsonl.Line(number=0, offset=0, size=len(raw), value=value)])
+                yield iter([jsonl.JsonlLine(number=0, offset=0, size=len(raw), value=value)])
                 return
             file.seek(0)
         yield jsonl.read(file, STARTS, accepts=is_record)
 
 
-def place(path: str) -> Place:
+def place(path: str) -> SessionRef:
     """What can be told of a session without reading all of it."""
     path = os.path.abspath(path)
     log = head(path)
     native_id = next(iter(log.header_ids), None) or short(path) or os.path.basename(path).split(".")[0]
-    return Place(
+    return SessionRef(
         agent="gemini",
         native_id=native_id,
         path=path,
@@ -113,7 +113,7 @@ def place(path: str) -> Place:
     )
 
 
-def cwd(path: str, log: Log) -> str | None:
+def cwd(path: str, log: MutationLog) -> str | None:
     """The project's folder: as Gemini notes it beside the chats, in its list, or in the session itself."""
     project = os.path.dirname(os.path.dirname(path))
     root_file = os.path.join(project, ".project_root")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import Agent, Launch, Trap
-from holdfast.agents.driver import Job
-from holdfast.transcripts.reader import Reader
+from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.driver import AgentJob
+from holdfast.transcripts.reader import TranscriptReader
 
 
 def behind(path: str) -> tuple[str, ...] | None:
@@ -25,12 +25,12 @@ def behind(path: str) -> tuple[str, ...] | None:
     return None
 
 
-def launch(job: Job) -> Launch:
+def launch(job: AgentJob) -> AgentLaunch:
     """Over ACP, where it begins in the mode that asks."""
-    return Launch((*job.program, "acp", *job.args))
+    return AgentLaunch((*job.program, "acp", *job.args))
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.agents.kimi.reader import KimiReader
 
     return KimiReader()
@@ -69,17 +69,17 @@ AGENT = Agent(
     ),
     sets={"KIMI_CODE_NO_AUTO_UPDATE": "1", "NO_COLOR": "1"},
     traps=(
-        Trap(
+        KnownTrap(
             "kimi-cli is no longer maintained: this one only says so and exits with 0; "
             "install @moonshot-ai/kimi-code instead",
             since=(1, 51),
             before=(2,),
         ),
-        Trap("kimi-cli starts a new conversation under an id that it does not know", before=(2,)),
-        Trap(
+        KnownTrap("kimi-cli starts a new conversation under an id that it does not know", before=(2,)),
+        KnownTrap(
             "says that a turn ended well when its model failed; one without a last word is counted as failed"
         ),
-        Trap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
+        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
     ),
     history=_history,
 )

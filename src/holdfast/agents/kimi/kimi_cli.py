@@ -9,10 +9,10 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.kimi import records as rec
-from holdfast.agents.kimi.records import Story, inner
+from holdfast.agents.kimi.records import KimiConversation, inner
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.jsonl import GLUED, Line
+from holdfast.transcripts.jsonl import GLUED, JsonlLine
 from holdfast.transcripts.turns import ABORTED, COMPLETE
 
 WIRE_STARTS = (b'{"timestamp":', b'{"type":')
@@ -38,16 +38,16 @@ _QUIET = frozenset(
 )
 
 
-class Wire:
+class KimiCliWire:
     """What happened, record by record."""
 
     def __init__(self, native_id: str):
-        self.story = Story(native_id)
+        self.story = KimiConversation(native_id)
         self.has_header = False
         self.calls: set[str] = set()  # of the last turn, as far as the context was not compacted since
         self.compacted = False  # in the last turn
 
-    def take(self, line: Line) -> list[NewEvent]:
+    def take(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
         if record is None:
@@ -73,7 +73,7 @@ class Wire:
         return self.story.turns.close()
 
     def _told(
-        self, kind: str, payload: dict[str, Any], record: dict[str, Any], at: str | None, line: Line
+        self, kind: str, payload: dict[str, Any], record: dict[str, Any], at: str | None, line: JsonlLine
     ) -> list[NewEvent]:
         name, turn = f"byte:{line.offset}", self.story.turns.now
         if kind in ("TurnBegin", "SteerInput"):
@@ -105,27 +105,27 @@ class Wire:
     def _note(self, kind: str, payload: dict[str, Any], record: dict[str, Any]) -> NewEvent:
         if kind == "StepInterrupted":
             self.story.turns.now.ended = ABORTED
-            return wire.line_notice("interrupted", "the step was interrupted")
+            return wire.notice_event("interrupted", "the step was interrupted")
         if kind == "CompactionEnd":
             self.calls, self.compacted = set(), True
-            return wire.line_notice("compaction", "the conversation was compacted")
+            return wire.notice_event("compaction", "the conversation was compacted")
         if kind == "StepRetry":
             return wire.error("retry", wire.word(payload, "error_type"), attempt=payload.get("next_attempt"))
         if kind == "PlanDisplay":
-            return wire.line_notice("plan", wire.word(payload, "content"))
+            return wire.notice_event("plan", wire.word(payload, "content"))
         if kind == "Notification":
             said = [wire.word(payload, "title"), wire.word(payload, "body")]
-            return wire.line_notice("notification", "\n".join(filter(None, said)))
+            return wire.notice_event("notification", "\n".join(filter(None, said)))
         return wire.unknown(record)
 
 
-class Context(msgspec.Struct):
+class KimiCliContext(msgspec.Struct):
     """What the model will be given, as far as it is compared with what happened."""
 
     calls: set[str] = set()
     last: str = ""  # the role of the last message
 
-    def forgets(self, happened: Wire) -> list[str] | None:
+    def forgets(self, happened: KimiCliWire) -> list[str] | None:
         """The calls that the model will know nothing of; None if it will know all that was done."""
         lost = sorted(happened.calls - self.calls)
         turn = happened.story.turns.now
@@ -133,14 +133,14 @@ class Context(msgspec.Struct):
         return lost if lost or untold else None
 
 
-class Messages:
+class KimiCliMessages:
     """The context folded into events, for sessions from before there was a wire file."""
 
     def __init__(self, native_id: str):
-        self.story = Story(native_id)
-        self.context = Context()
+        self.story = KimiConversation(native_id)
+        self.context = KimiCliContext()
 
-    def take(self, line: Line) -> list[NewEvent]:
+    def take(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
         self.story.records += 1
@@ -173,7 +173,7 @@ class Messages:
             turn.ended = COMPLETE
         return self.story.turns.close()
 
-    def _assistant(self, record: dict[str, Any], line: Line) -> list[NewEvent]:
+    def _assistant(self, record: dict[str, Any], line: JsonlLine) -> list[NewEvent]:
         content, events = record.get("content"), []
         parts: Iterable[Any] = (
             [{"type": "text", "text": content}] if isinstance(content, str) else rec.items(content)

@@ -7,10 +7,10 @@ from typing import Any
 
 from holdfast import timestamps
 from holdfast.agents.kimi import records as rec
-from holdfast.agents.kimi.records import Story, inner
+from holdfast.agents.kimi.records import KimiConversation, inner
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.jsonl import GLUED, Line
+from holdfast.transcripts.jsonl import GLUED, JsonlLine
 from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED
 
 STARTS = (b'{"type":', b'{"message":', b'{"turnId":')
@@ -75,18 +75,18 @@ _HUMAN = frozenset({"", "user", "skill_activation", "plugin_command"})  # origin
 _PENDING = 100  # prompts that are still to be met in the context
 
 
-class Fold:
+class KimiCodeWire:
     """One file, line by line."""
 
     def __init__(self, native_id: str):
-        self.story = Story(native_id)
+        self.story = KimiConversation(native_id)
         self.has_header = False
         self._turn_id: Any = None
         self._turn_ids: set[int] = set()
         self._cancelled = False
         self._prompts: deque[tuple[str, str]] = deque(maxlen=_PENDING)  # id and text, not yet in the context
 
-    def take(self, line: Line) -> list[NewEvent]:
+    def take(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
         if record is None:
@@ -120,7 +120,9 @@ class Fold:
         """What is still open ends here."""
         return self.story.turns.close()
 
-    def _prompt(self, record: dict[str, Any], at: str | None, line: Line, begins: bool) -> list[NewEvent]:
+    def _prompt(
+        self, record: dict[str, Any], at: str | None, line: JsonlLine, begins: bool
+    ) -> list[NewEvent]:
         said, origin = rec.text(record.get("input")), wire.word(inner(record, "origin"), "kind")
         id = wire.word(record, "promptId")
         self._prompts.append((id, said))
@@ -130,7 +132,7 @@ class Fold:
             return [*events, self.story.event("user", {"text": said}, at, name)]
         return [*events, self.story.event("notice", {"text": said, "code": origin}, at, name)]
 
-    def _begin(self, turn_id: Any, line: Line) -> list[NewEvent]:
+    def _begin(self, turn_id: Any, line: JsonlLine) -> list[NewEvent]:
         if type(turn_id) is int:
             if turn_id in self._turn_ids:
                 self.story.note("forked_history", line)  # each of two writers numbered its own turn
@@ -138,7 +140,7 @@ class Fold:
         self._turn_id, self._cancelled = turn_id, False
         return self.story.turns.prompt()
 
-    def _message(self, message: dict[str, Any], at: str | None, line: Line) -> list[NewEvent]:
+    def _message(self, message: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         """A message for the model: most were told by other records already."""
         role, origin = wire.word(message, "role"), wire.word(inner(message, "origin"), "kind")
         name = f"byte:{line.offset}"
@@ -172,7 +174,7 @@ class Fold:
                 return True
         return False
 
-    def _loop(self, event: dict[str, Any], at: str | None, line: Line) -> list[NewEvent]:
+    def _loop(self, event: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         kind, call = wire.word(event, "type"), wire.word(event, "toolCallId")
         if kind in ("step.begin", "step.end"):
             return []
@@ -193,7 +195,7 @@ class Fold:
         told = wire.unknown(event)
         return [self.story.event(told.kind, told.body, at, f"byte:{line.offset}")]
 
-    def _ended(self, record: dict[str, Any], at: str | None, line: Line) -> list[NewEvent]:
+    def _ended(self, record: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         if self._turn_id is not None and record.get("turnId") != self._turn_id:
             return []
         reason, turn = wire.word(record, "reason"), self.story.turns.now
@@ -209,7 +211,7 @@ class Fold:
         body = {"text": turn.reason, "code": "api_error", "name": wire.word(error, "code") or reason}
         return [self.story.event("error", body, at, f"byte:{line.offset}")]
 
-    def _note(self, record: dict[str, Any], kind: str, at: str | None, line: Line) -> NewEvent:
+    def _note(self, record: dict[str, Any], kind: str, at: str | None, line: JsonlLine) -> NewEvent:
         name = f"byte:{line.offset}"
         if kind == "context.apply_compaction":
             summary = record.get("summary")

@@ -9,8 +9,8 @@ from holdfast.agents.acp import content as naming
 from holdfast.model.event import NewEvent, Origin
 from holdfast.model.json_codec import decode
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.jsonl import Line, notice
-from holdfast.transcripts.turns import Turns
+from holdfast.transcripts.jsonl import JsonlLine, notice
+from holdfast.transcripts.turns import TurnTracker
 
 AGENT = "kimi"
 SHOWN = 20  # lines that are named as evidence of one kind of problem
@@ -54,24 +54,24 @@ def arguments(value: Any) -> Any:
     return parsed if isinstance(parsed, dict) else {"arguments": value}
 
 
-class Story:
+class KimiConversation:
     """The events of one file while it is read, its turns, and what is wrong with its lines."""
 
     def __init__(self, native_id: str):
-        self.turns = Turns()
+        self.turns = TurnTracker()
         self.odd: dict[str, list[int]] = {}  # problem: the lines that have it, as far as they are kept
         self.counts: dict[str, int] = {}
         self.records = 0
         self._native_id = native_id
 
-    def note(self, code: str, line: Line) -> None:
+    def note(self, code: str, line: JsonlLine) -> None:
         """Keep that something is wrong with a line."""
         self.counts[code] = self.counts.get(code, 0) + 1
         shown = self.odd.setdefault(code, [])
         if len(shown) < SHOWN:
             shown.append(line.number)
 
-    def unreadable(self, line: Line) -> NewEvent:
+    def unreadable(self, line: JsonlLine) -> NewEvent:
         """A line that is no record."""
         self.note(line.problem or "bad_line", line)
         return notice(line, AGENT, self._native_id)
@@ -85,7 +85,7 @@ class Story:
         known = SAID.get(wire.word(part, "type"))
         if known is None:
             named = part_text(part)
-            event = wire.line_notice("attachment", named) if named else wire.unknown(part)
+            event = wire.notice_event("attachment", named) if named else wire.unknown(part)
             return [self.event(event.kind, event.body, at, record_id)]
         kind, key = known
         said = wire.word(part, key)
@@ -96,14 +96,14 @@ class Story:
             self.turns.spoke()
         return [self.event(kind, {"text": said}, at, record_id)]
 
-    def call(self, told: str, name: str, given: Any, at: str | None, line: Line) -> NewEvent:
+    def call(self, told: str, name: str, given: Any, at: str | None, line: JsonlLine) -> NewEvent:
         """A call begins."""
         id, name = naming.call_id(told), name or "tool"
         self.turns.call(id, name, given)
         body = {"call": id, "name": name, "input": given}
         return NewEvent("tool_progress", body, at, origin=self._origin("call", id, line))
 
-    def result(self, told: str, outcome: str, output: str, at: str | None, line: Line) -> NewEvent:
+    def result(self, told: str, outcome: str, output: str, at: str | None, line: JsonlLine) -> NewEvent:
         """A call ends."""
         id = naming.call_id(told)
         call = self.turns.result(id) or self.turns.late(id)
@@ -112,8 +112,8 @@ class Story:
         body = {"call": id, "name": call["name"] if call else "tool", "outcome": outcome, "output": output}
         return NewEvent("tool_summary", body, at, origin=self._origin("result", id, line))
 
-    def _origin(self, kind: str, id: str, line: Line) -> Origin | None:
+    def _origin(self, kind: str, id: str, line: JsonlLine) -> Origin | None:
         """As the live driver names it; an id that may be a counter counts for its line only."""
-        origins = naming.Origins(AGENT, f"byte:{line.offset}")
+        origins = naming.AcpOrigins(AGENT, f"byte:{line.offset}")
         origins.native_id = self._native_id
         return origins.of(kind, id)

@@ -12,7 +12,7 @@ import msgspec
 from holdfast import timestamps
 from holdfast.model.json_codec import decode
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 
 AGENT = "kimi"
 CODE, CLI = "kimi-code", "kimi-cli"
@@ -22,7 +22,7 @@ _LARGEST_STATE = 4 * 1024 * 1024  # bytes
 _LONGEST = 1000  # characters of a title or a path
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class KimiSessionFiles(msgspec.Struct, frozen=True, kw_only=True):
     """A session's folder and its files."""
 
     folder: str
@@ -51,28 +51,28 @@ def homes(root: str) -> list[str]:
     return [home for home in found if os.path.isdir(os.path.join(home, "sessions"))]
 
 
-def session_at(path: str) -> Found | None:
+def session_at(path: str) -> KimiSessionFiles | None:
     """The session that a file or folder is, or lies in."""
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     above = os.path.dirname(os.path.dirname(folder))
     if os.path.basename(os.path.dirname(folder)) == "agents" and not _is_session(folder, _WIRE):
         # The file of a subagent means that one; its main one means the session.
         if os.path.basename(folder) == "main":
-            return Found(folder=above, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
-        return Found(folder=folder, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
+            return KimiSessionFiles(folder=above, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
+        return KimiSessionFiles(folder=folder, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
     if _is_session(folder, _WIRE):
-        return Found(folder=folder, form=CODE, wire=os.path.join(folder, _WIRE))
+        return KimiSessionFiles(folder=folder, form=CODE, wire=os.path.join(folder, _WIRE))
     happened, context = os.path.join(folder, "wire.jsonl"), os.path.join(folder, "context.jsonl")
     if os.path.isfile(context):
         told = happened if os.path.isfile(happened) else None
-        return Found(folder=folder, form=CLI, wire=told, context=context)
+        return KimiSessionFiles(folder=folder, form=CLI, wire=told, context=context)
     if os.path.isfile(happened):
         form = CLI if _is_cli(happened) else CODE
-        return Found(folder=folder, form=form, wire=happened)
+        return KimiSessionFiles(folder=folder, form=form, wire=happened)
     return None
 
 
-def sessions(home: str, cwd: str | None = None) -> Iterator[Found]:
+def sessions(home: str, cwd: str | None = None) -> Iterator[KimiSessionFiles]:
     """All sessions of a product's folder, or those in the folders that a cwd has there."""
     above = os.path.join(home, "sessions")
     for name in _names(above):
@@ -84,7 +84,7 @@ def sessions(home: str, cwd: str | None = None) -> Iterator[Found]:
                 yield found
 
 
-def by_id(home: str, id: str) -> Iterator[Found]:
+def by_id(home: str, id: str) -> Iterator[KimiSessionFiles]:
     """The sessions with that id; Kimi Code's may be named without what they all begin with."""
     if not id or os.sep in id or id in (".", "..") or "\0" in id:
         return
@@ -97,7 +97,7 @@ def by_id(home: str, id: str) -> Iterator[Found]:
                 yield found
 
 
-def place(found: Found, home: str | None = None) -> Place:
+def place(found: KimiSessionFiles, home: str | None = None) -> SessionRef:
     """A session as it is named outside."""
     state = read_state(os.path.join(found.folder, "state.json"))
     path = found.wire or found.context or found.folder
@@ -106,7 +106,7 @@ def place(found: Found, home: str | None = None) -> Place:
     if not cwd and found.form == CLI:
         cwd = _cwd_of(found.folder, home)
     updated = state.get("updatedAt")
-    return Place(
+    return SessionRef(
         agent=AGENT,
         native_id=wire.plain(wire.word(state, "id")) or os.path.basename(found.folder),
         path=path,
@@ -127,7 +127,7 @@ def read_state(path: str) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def files(found: Found) -> list[str]:
+def files(found: KimiSessionFiles) -> list[str]:
     """All files in a session's folder; of one that lies about alone, those that are known."""
     if os.path.basename(found.folder).startswith("session_") or found.form == CLI:
         return [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import Agent, Launch, Trap
-from holdfast.agents.driver import Job
-from holdfast.transcripts.reader import Reader
+from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.driver import AgentJob
+from holdfast.transcripts.reader import TranscriptReader
 
 # It allows everything by itself; this makes it ask, and it is asked of us.
 ASKING = '{"bash":"ask","edit":"ask","webfetch":"ask"}'
@@ -26,15 +26,15 @@ def behind(path: str) -> tuple[str, ...] | None:
     return ()
 
 
-def launch(job: Job) -> Launch:
+def launch(job: AgentJob) -> AgentLaunch:
     """Over ACP. It believes `PWD` more than where it is (anomalyco/opencode#47080)."""
     env = {"PWD": job.cwd}
     if job.permissions != "allow":
         env["OPENCODE_PERMISSION"] = ASKING
-    return Launch((*job.program, "acp", *job.args), env)
+    return AgentLaunch((*job.program, "acp", *job.args), env)
 
 
-def _history() -> Reader:
+def _history() -> TranscriptReader:
     from holdfast.agents.opencode.reader import OpenCodeReader
 
     return OpenCodeReader()
@@ -91,10 +91,10 @@ AGENT = Agent(
         "OPENCODE_DISABLE_SHARE": "1",
     },
     traps=(
-        Trap("leaves a tool call that a crash cut off as running for ever in its store"),
-        Trap("keeps all projects in one database: a damage there loses every conversation"),
-        Trap("repeats in its stream what it had said when a connection to its model breaks"),
-        Trap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
+        KnownTrap("leaves a tool call that a crash cut off as running for ever in its store"),
+        KnownTrap("keeps all projects in one database: a damage there loses every conversation"),
+        KnownTrap("repeats in its stream what it had said when a connection to its model breaks"),
+        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
     ),
     history=_history,
 )

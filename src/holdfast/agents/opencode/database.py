@@ -20,7 +20,7 @@ from holdfast.transcripts.sqlite_snapshot import open_copy
 LONGEST_NAME = 1000  # characters of a title or a path
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class OpenCodeSession(msgspec.Struct, frozen=True, kw_only=True):
     """A row of `session`, as far as it matters."""
 
     id: str
@@ -31,7 +31,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     reverted: str | None = None  # the message from which on the user took everything back
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class OpenCodeRow(msgspec.Struct, frozen=True, kw_only=True):
     """A message or a part: what its JSON says, or a notice of what stands there instead."""
 
     id: str
@@ -51,11 +51,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return timestamps.of_millis(self.changed)
 
 
-def session(row: tuple[Any, ...]) -> Session:
+def session(row: tuple[Any, ...]) -> OpenCodeSession:
     """Of the columns id, directory, title, parent_id, time_updated, revert."""
     id, directory, title, parent, updated, revert = row
     told = wire.parse(revert) if isinstance(revert, bytes) else {}
-    return Session(
+    return OpenCodeSession(
         id=text(id),
         directory=name(directory),
         title=name(title),
@@ -65,24 +65,26 @@ def session(row: tuple[Any, ...]) -> Session:
     )
 
 
-def row(id: Any, created: Any, updated: Any, size: Any, data: Any) -> Row:
+def row(id: Any, created: Any, updated: Any, size: Any, data: Any) -> OpenCodeRow:
     """Of columns of `message` or `part`; `data` is missing where it is larger than we take."""
     odd: NewEvent | None = None
     value: dict[str, Any] | NewEvent
     if isinstance(data, bytes):
         value = wire.parse(data)
     else:
-        value = wire.line_notice("too_long", f"a record of {size} bytes was left in the database", bytes=size)
+        value = wire.notice_event(
+            "too_long", f"a record of {size} bytes was left in the database", bytes=size
+        )
     if isinstance(value, NewEvent):
         odd, value = value, {}
-    return Row(id=text(id), made=created, changed=updated, data=value, odd=odd)
+    return OpenCodeRow(id=text(id), made=created, changed=updated, data=value, odd=odd)
 
 
-def lost(table: str, number: int, problem: Exception | str) -> Row:
+def lost(table: str, number: int, problem: Exception | str) -> OpenCodeRow:
     """What stands for a row that cannot be read."""
     why = " ".join(str(problem).split())
-    return Row(
-        id="", odd=wire.line_notice("store_damaged", f"a row of {table} cannot be read: {why}", row=number)
+    return OpenCodeRow(
+        id="", odd=wire.notice_event("store_damaged", f"a row of {table} cannot be read: {why}", row=number)
     )
 
 
@@ -113,11 +115,11 @@ _LAST_ROW = 1 << 62
 _Values: TypeAlias = tuple[Any, ...]
 
 
-class UnknownSchema(Exception):
+class UnknownOpenCodeSchema(Exception):
     """That database has not the tables that OpenCode's has."""
 
 
-class Store:
+class OpenCodeDatabase:
     """One connection; `damage` is what could not be read so far."""
 
     def __init__(self, copy: str):
@@ -127,7 +129,7 @@ class Store:
             self._columns = {name: self._columns_of(name) for name in (*_NEEDED, "event", "session_message")}
             for table, columns in _NEEDED.items():
                 if missing := set(columns) - self._columns[table]:
-                    raise UnknownSchema(f"its table {table} has no {', '.join(sorted(missing))}")
+                    raise UnknownOpenCodeSchema(f"its table {table} has no {', '.join(sorted(missing))}")
         except BaseException:
             self._db.close()
             raise
@@ -135,7 +137,7 @@ class Store:
             None  # by message; made when the index is damaged
         )
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> OpenCodeDatabase:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,12 +148,12 @@ class Store:
         """The connection, for checks of the whole file."""
         return self._db
 
-    def sessions(self) -> Iterator[Session]:
+    def sessions(self) -> Iterator[OpenCodeSession]:
         """All sessions, the ones used last first."""
         found = self._all("session", self._session_columns())
         yield from sorted(map(session, found), key=lambda s: (s.updated_at or "", s.id), reverse=True)
 
-    def session(self, id: str) -> Session | None:
+    def session(self, id: str) -> OpenCodeSession | None:
         """The session with that id."""
         sql = f"select {self._session_columns()} from session where id = ?"
         try:
@@ -162,7 +164,7 @@ class Store:
             self._note("session", problem)
         return next((found for found in self.sessions() if found.id == id), None)
 
-    def messages(self, session: str) -> Iterator[Row]:
+    def messages(self, session: str) -> Iterator[OpenCodeRow]:
         """Its messages in their order."""
         time = self._column("message", "time_created")
         order = f"{time}, id" if time != "null" else "id"
@@ -181,7 +183,7 @@ class Store:
             if key > after:
                 yield self._row("message", number)
 
-    def parts(self, message: str) -> Iterator[Row]:
+    def parts(self, message: str) -> Iterator[OpenCodeRow]:
         """The parts of a message in their order."""
         after = ""
         if self._parts is None:
@@ -236,7 +238,7 @@ class Store:
             self._note("session_message", problem)
             return 0
 
-    def _row(self, table: str, number: int) -> Row:
+    def _row(self, table: str, number: int) -> OpenCodeRow:
         try:
             sql = f"select {self._row_columns(table)} from {table} where rowid = ?"
             for values in self._db.execute(sql, (number,)):

@@ -7,11 +7,11 @@ from typing import Any
 
 from holdfast import timestamps
 from holdfast.agents.acp import content
-from holdfast.agents.acp.content import Origins
-from holdfast.agents.opencode.database import Row, Session
+from holdfast.agents.acp.content import AcpOrigins
+from holdfast.agents.opencode.database import OpenCodeRow, OpenCodeSession
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED, Turns
+from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED, TurnTracker
 
 # What only structures a message, or names a state of the files that OpenCode keeps elsewhere.
 QUIET = frozenset({"step-start", "step-finish", "snapshot"})
@@ -19,10 +19,10 @@ _OUTCOMES = {"completed": "ok", "error": "error"}
 
 
 def origin(
-    agent: str, native_id: str, kind: str, told: str, part: Row, number: int | None = None
+    agent: str, native_id: str, kind: str, told: str, part: OpenCodeRow, number: int | None = None
 ) -> Origin | None:
     """The origin that the live driver would give; an id that may be a counter counts for its part only."""
-    origins = Origins(agent, part.id or "part")
+    origins = AcpOrigins(agent, part.id or "part")
     origins.native_id = native_id
     return origins.of(kind, told, number)
 
@@ -76,16 +76,16 @@ def note(data: dict[str, Any]) -> NewEvent:
         what = [wire.word(data, "filename"), wire.word(data, "mime")]
         url = wire.word(data, "url")
         facts = {} if url.startswith("data:") else {"url": url}
-        return wire.line_notice("attachment", f"[file {' '.join(filter(None, what))}]", **facts)
+        return wire.notice_event("attachment", f"[file {' '.join(filter(None, what))}]", **facts)
     if kind == "agent":
-        return wire.line_notice("agent", f"@{wire.word(data, 'name')}")
+        return wire.notice_event("agent", f"@{wire.word(data, 'name')}")
     if kind == "compaction":
         why = "by itself" if data.get("auto") is True else "as the user asked"
-        return wire.line_notice("compaction", f"the conversation was compacted {why}")
+        return wire.notice_event("compaction", f"the conversation was compacted {why}")
     if kind == "patch":
         files = data.get("files")
         names = [name for name in files if isinstance(name, str)] if isinstance(files, list) else []
-        return wire.line_notice("patch", "files were changed: " + ", ".join(names[:100]))
+        return wire.notice_event("patch", "files were changed: " + ", ".join(names[:100]))
     if kind == "retry":
         return wire.error("retry", failure(data.get("error"))[1], attempt=data.get("attempt"))
     return wire.unknown(data)
@@ -107,19 +107,19 @@ _SAID = {"text": "assistant", "reasoning": "thinking"}
 _GOES_ON = frozenset({"", "tool-calls", "unknown"})
 
 
-class Fold:
+class OpenCodeConversation:
     """One session, message by message."""
 
-    def __init__(self, agent: str, session: Session):
-        self.turns = Turns()
+    def __init__(self, agent: str, session: OpenCodeSession):
+        self.turns = TurnTracker()
         self.unreadable = 0
         self._agent = agent
         self._session = session
 
-    def take(self, message: Row, of: Iterable[Row]) -> Iterator[NewEvent]:
+    def take(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
         """The events of a message and its parts."""
         if message.id and message.id == self._session.reverted:
-            yield wire.line_notice("reverted", "the user took back what follows; the next prompt removes it")
+            yield wire.notice_event("reverted", "the user took back what follows; the next prompt removes it")
         if message.odd is not None:
             yield self._odd(message, message.odd)
         role = wire.word(message.data, "role")
@@ -135,7 +135,7 @@ class Fold:
         """What is still open ends here."""
         return self.turns.close()
 
-    def _user(self, message: Row, of: Iterable[Row]) -> Iterator[NewEvent]:
+    def _user(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
         number, prompted = 0, False
         for part in of:
             kind = wire.word(part.data, "type")
@@ -143,7 +143,7 @@ class Fold:
             if part.odd is not None:
                 yield self._odd(part, part.odd)
             elif kind == "text" and (mark := _mark(part.data)):
-                yield self._event(wire.line_notice(mark, said), part, f"part:{part.id}")
+                yield self._event(wire.notice_event(mark, said), part, f"part:{part.id}")
             elif kind in ("text", "subtask"):
                 if not said:
                     continue
@@ -156,7 +156,7 @@ class Fold:
             elif kind not in QUIET:
                 yield self._event(note(part.data), part, f"part:{part.id}")
 
-    def _assistant(self, message: Row, of: Iterable[Row]) -> Iterator[NewEvent]:
+    def _assistant(self, message: OpenCodeRow, of: Iterable[OpenCodeRow]) -> Iterator[NewEvent]:
         summary = message.data.get("summary") is True
         number, again, before = -1, 0, ""
         for part in of:
@@ -168,7 +168,7 @@ class Fold:
                 if not text:
                     continue  # of a text that was being said when the agent died, nothing is stored
                 if mark:
-                    yield self._event(wire.line_notice(mark, text), part, f"part:{part.id}")
+                    yield self._event(wire.notice_event(mark, text), part, f"part:{part.id}")
                     continue
                 if kind == "text":
                     # The live driver joins what is said without a break, and counts it as one.
@@ -188,7 +188,7 @@ class Fold:
         if message.data.get("error") is not None:
             yield self._failure(message)
 
-    def _said(self, part: Row, kind: str, text: str, summary: bool, record: str) -> NewEvent:
+    def _said(self, part: OpenCodeRow, kind: str, text: str, summary: bool, record: str) -> NewEvent:
         origin = wire.origin(self._agent, self._session.id, record)
         at = moment(part.data, "start") or part.created
         if summary and kind == "text":
@@ -198,7 +198,7 @@ class Fold:
         self.turns.now.did = True
         return NewEvent(_SAID[kind], {"text": text}, at, origin=origin)
 
-    def _tool(self, part: Row) -> Iterator[NewEvent]:
+    def _tool(self, part: OpenCodeRow) -> Iterator[NewEvent]:
         call = wire.word(part.data, "callID") or part.id
         name = wire.word(part.data, "tool") or "tool"
         state = parts_state(part.data)
@@ -230,23 +230,23 @@ class Fold:
         else:
             turn.ended = None
 
-    def _failure(self, message: Row) -> NewEvent:
+    def _failure(self, message: OpenCodeRow) -> NewEvent:
         name, words = failure(message.data.get("error"))
         if name == "MessageAbortedError":
-            event = wire.line_notice("interrupted", words, name=name)
+            event = wire.notice_event("interrupted", words, name=name)
         else:
             event = wire.error("api_error", words, name=name)
         return self._event(event, message, f"error:{message.id}")
 
-    def _odd(self, row: Row, odd: NewEvent) -> NewEvent:
+    def _odd(self, row: OpenCodeRow, odd: NewEvent) -> NewEvent:
         self.unreadable += 1
         return self._event(odd, row, f"part:{row.id}" if row.id else "")
 
-    def _event(self, event: NewEvent, row: Row, record: str) -> NewEvent:
+    def _event(self, event: NewEvent, row: OpenCodeRow, record: str) -> NewEvent:
         origin = wire.origin(self._agent, self._session.id, record) if row.id else None
         return NewEvent(event.kind, event.body, row.created, origin=origin)
 
-    def _origin(self, kind: str, told: str, part: Row, number: int | None = None) -> Any:
+    def _origin(self, kind: str, told: str, part: OpenCodeRow, number: int | None = None) -> Any:
         return origin(self._agent, self._session.id, kind, told, part, number)
 
 

@@ -78,10 +78,10 @@ def values(action: argparse.Action, given: argparse.Namespace) -> Iterable[Candi
 
 def _agents(given: argparse.Namespace) -> list[Candidate]:
     from holdfast import config
-    from holdfast.agents.registry import Registry
+    from holdfast.agents.registry import AgentRegistry
 
     home, _ = common.place(given)
-    registry = Registry.from_config(config.load(home).get("agents", {}))
+    registry = AgentRegistry.from_config(config.load(home).get("agents", {}))
     return [(agent.name, agent.title) for agent in registry.agents]
 
 

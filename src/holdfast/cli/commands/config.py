@@ -54,7 +54,7 @@ def _rows(home: Home, location: Location, given: argparse.Namespace) -> Iterator
     yield Row("home", home.path, "$HOLDFAST_HOME" if os.environ.get("HOLDFAST_HOME") else "default")
     yield Row("store", location.address.rpartition("@")[2], _store_source(given))
     written = config.load(home)
-    for check in (settings.read, hub.settings_read, forges.read):
+    for check in (settings.read, hub.settings_read, forges.read_forges):
         check(written)
     yield from _table("run", RunSettings(), written.get("run", {}), home)
     yield from _table("hub", HubSettings(), written.get("hub", {}), home)

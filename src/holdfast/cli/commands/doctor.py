@@ -16,10 +16,10 @@ from holdfast import errors
 from holdfast.cli import common, output
 
 if TYPE_CHECKING:
-    from holdfast.doctor.plan import Diagnosis, Finding
+    from holdfast.doctor.plan import Diagnosis, DoctorFinding
 
 if TYPE_CHECKING:
-    from holdfast.doctor.plan import Diagnosis, Patient, Progress
+    from holdfast.doctor.plan import Diagnosis, Progress, RepairTarget
     from holdfast.doctor.receipts import Receipt
     from holdfast.home import Home
     from holdfast.store.location import Location
@@ -42,7 +42,7 @@ def show(found: Diagnosis) -> None:
     output.text(f"{found.path}: {told}, {safe} of them can be mended safely, the others are left alone")
 
 
-def lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
+def lines(findings: Sequence[DoctorFinding], width: int) -> Iterator[str]:
     """The findings in as many lines as they need, none wider than that."""
     mended = [finding for finding in findings if finding.safe]
     if mended:
@@ -51,7 +51,7 @@ def lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
             yield from _wrapped(f"{finding.subject}  {finding.code}", width, 1)
             yield from _wrapped(finding.text, width, 2)
             yield from _wrapped(f"→ {finding.action}", width, 2)
-    kinds: dict[str, dict[str, list[Finding]]] = {}
+    kinds: dict[str, dict[str, list[DoctorFinding]]] = {}
     for finding in findings:
         if not finding.safe:
             kinds.setdefault(finding.code, {}).setdefault(finding.text, []).append(finding)
@@ -66,7 +66,7 @@ def lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
                 yield from _wrapped(f"? {choice}", width, 3)
 
 
-def _choices(finding: Finding) -> Iterator[str]:
+def _choices(finding: DoctorFinding) -> Iterator[str]:
     """What a person may choose of, where the doctor will not."""
     for candidate in finding.evidence.get("candidates", ()):
         told = ", ".join(f"{key} {value}" for key, value in candidate["keys"].items())
@@ -145,7 +145,7 @@ def _look(given: argparse.Namespace, target: str, home: Home, location: Location
     from holdfast.doctor import operation
 
     with _progress() as progress:
-        return operation.look(home, _patient(given, target), progress)
+        return operation.diagnose(home, _patient(given, target), progress)
 
 
 def _apply(given: argparse.Namespace, target: str, home: Home, location: Location) -> Receipt:
@@ -162,27 +162,27 @@ def _apply(given: argparse.Namespace, target: str, home: Home, location: Locatio
         return operation.apply(home, _patient(given, target), plan, progress)
 
 
-def _patient(given: argparse.Namespace, target: str) -> Patient:
-    from holdfast.peers import patient
+def _patient(given: argparse.Namespace, target: str) -> RepairTarget:
+    from holdfast.peers import repair_target
 
     chosen = dict(choice.partition("=")[::2] for choice in given.choose)
     if not all(chosen.values()) or (chosen and target != "hapi"):
         raise errors.BadInput("--choose takes SESSION=TOKEN, and is for hapi")
-    return patient(target, given.path, os.environ, chosen)
+    return repair_target(target, given.path, os.environ, chosen)
 
 
 def _undo(given: argparse.Namespace, home: Home) -> int:
     from holdfast.doctor import operation
     from holdfast.doctor import own_home as own
-    from holdfast.peers import patient
+    from holdfast.peers import repair_target
 
-    receipt = operation.receipt_of(home, given.undo)
+    receipt = operation.load_receipt(home, given.undo)
     if given.target not in (None, receipt.target):
         raise errors.BadInput(f"{receipt.id} is a receipt for {receipt.target}")
     if receipt.target == own.TARGET:
         own.undo(home, receipt)
     else:
-        operation.undo(home, patient(receipt.target, receipt.path, os.environ), receipt)
+        operation.undo(home, repair_target(receipt.target, receipt.path, os.environ), receipt)
     if given.json:
         output.json_line({**receipt.as_json(), "undone": True})
     else:

@@ -12,7 +12,7 @@ from holdfast.cli.output import Bar
 from holdfast.cli.render import Teller
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import text
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -53,7 +53,7 @@ def _row(seq: int, event: NewEvent, body: str) -> tuple[object, ...]:
     return (seq, event.kind, at, None, False, None, None, True, body)
 
 
-def place_json(place: Place) -> dict[str, object]:
+def place_json(place: SessionRef) -> dict[str, object]:
     """A native session, as commands show it."""
     found: dict[str, object] = msgspec.to_builtins(place)
     return found

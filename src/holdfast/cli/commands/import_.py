@@ -18,8 +18,8 @@ from holdfast.cli.output import Bar
 from holdfast.home import Home
 from holdfast.runner.context import Context
 from holdfast.runner.service import opened
-from holdfast.transcripts.importer import Adopted, Came, adopt_all
-from holdfast.transcripts.reader import Place, Reader
+from holdfast.transcripts.importer import Came, TranscriptImport, adopt_all
+from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
 Json = dict[str, Any]
 
@@ -56,14 +56,14 @@ def run(given: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _places(given: argparse.Namespace, reader: Reader, root: str) -> list[Place]:
+def _places(given: argparse.Namespace, reader: TranscriptReader, root: str) -> list[SessionRef]:
     if given.names:
         return [place for name in given.names for place in _named(reader, root, name)]
     cwd = os.path.realpath(given.cwd) if given.cwd else None
     return sorted(reader.sessions(root, cwd), key=lambda place: place.updated_at or "")
 
 
-def _named(reader: Reader, root: str, name: str) -> list[Place]:
+def _named(reader: TranscriptReader, root: str, name: str) -> list[SessionRef]:
     """The one session that is meant; of a whole install, all."""
     if os.path.isdir(name):
         return reader.find(root, name) or [native_args.one(reader, root, name)]
@@ -72,8 +72,8 @@ def _named(reader: Reader, root: str, name: str) -> list[Place]:
 
 async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
     """All sessions of hapi installs, each as one of the agent that it was held with."""
-    from holdfast.peers.hapi.database import place_of
-    from holdfast.peers.hapi.importer import adopt_install
+    from holdfast.peers.hapi.database import database_path
+    from holdfast.peers.hapi.importer import import_install
 
     home, location = common.place(given)
     adopted: list[Json] = []
@@ -86,13 +86,13 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                 return known[agent].protocols[0] if agent in known else None
 
             for name in given.names or [given.store_path or os.environ.get("HAPI_HOME", "~/.hapi")]:
-                path = place_of(name)
+                path = database_path(name)
                 bar = Bar("importing", 0)
-                async for session, came in adopt_install(
+                async for session, came in import_install(
                     context.store, path, host=socket.gethostname(), protocol=protocol
                 ):
                     bar.at(0, session)
-                    if isinstance(came, Adopted):
+                    if isinstance(came, TranscriptImport):
                         adopted.append({"native_id": session, **came._asdict()})
                     else:
                         failed.append({"native_id": session, "path": path, "message": str(came)})
@@ -100,7 +100,7 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
     return adopted, failed
 
 
-def _import(given: argparse.Namespace, places: list[Place]) -> tuple[list[Json], list[Json]]:
+def _import(given: argparse.Namespace, places: list[SessionRef]) -> tuple[list[Json], list[Json]]:
     home, location = common.place(given)
     bar = Bar("importing", len(places))
     bar.at(0)
@@ -127,12 +127,12 @@ def _import(given: argparse.Namespace, places: list[Place]) -> tuple[list[Json],
     return [one for one in told if "message" not in one], [one for one in told if "message" in one]
 
 
-def _jobs(places: list[Place]) -> list[list[Place]]:
+def _jobs(places: list[SessionRef]) -> list[list[SessionRef]]:
     """Some sessions each, and those of one id together: one must find what the other made."""
-    of_id: dict[str, list[Place]] = {}
+    of_id: dict[str, list[SessionRef]] = {}
     for place in places:
         of_id.setdefault(place.native_id, []).append(place)
-    jobs: list[list[Place]] = []
+    jobs: list[list[SessionRef]] = []
     for same in of_id.values():
         if not jobs or len(jobs[-1]) >= AT_ONCE:
             jobs.append([])
@@ -140,7 +140,7 @@ def _jobs(places: list[Place]) -> list[list[Place]]:
     return jobs
 
 
-def _hands(places: list[Place]) -> int:
+def _hands(places: list[SessionRef]) -> int:
     """How many processes are worth their start; a database of many sessions is copied for each of them."""
     # Two for each core: one that waits for the disk, or for its turn to write, leaves it to another.
     return min(HANDS, 2 * (os.cpu_count() or 1), len({place.path for place in places}) // WORTH)
@@ -164,10 +164,10 @@ def _alone(home: Home) -> Iterator[None]:
         os.close(lock)
 
 
-async def _adopt(context: Context, reader: Reader, places: list[Place]) -> list[Json]:
+async def _adopt(context: Context, reader: TranscriptReader, places: list[SessionRef]) -> list[Json]:
     """What came of each session, or why nothing did."""
 
-    def protocol(place: Place) -> str | None:
+    def protocol(place: SessionRef) -> str | None:
         return context.registry.get(place.agent).protocol_of(place.form)
 
     host = socket.gethostname()
@@ -175,8 +175,8 @@ async def _adopt(context: Context, reader: Reader, places: list[Place]) -> list[
     return [_told(place, one) for place, one in zip(places, came, strict=True)]
 
 
-def _told(place: Place, came: Came) -> Json:
-    if isinstance(came, Adopted):
+def _told(place: SessionRef, came: Came) -> Json:
+    if isinstance(came, TranscriptImport):
         return {"native_id": place.native_id, **came._asdict()}
     message = came.message if isinstance(came, errors.HoldfastError) else str(came)
     return {"native_id": place.native_id, "path": place.path, "message": message}

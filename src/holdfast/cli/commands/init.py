@@ -38,11 +38,11 @@ def run(given: argparse.Namespace) -> int:
 
 async def _init(home: Home, location: Location) -> Report:
     from holdfast import config
-    from holdfast.agents.registry import Registry
+    from holdfast.agents.registry import AgentRegistry
     from holdfast.recovery.heal import open_healed
 
     home.make()
-    rules = Registry.from_config(config.load(home).get("agents", {})).token_rules()
+    rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()
     with home.lock("init"):
         store, report = await open_healed(location, home, rules)
         await store.close()

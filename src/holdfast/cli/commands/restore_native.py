@@ -9,13 +9,13 @@ from typing import Any
 
 from holdfast import config, errors, timestamps
 from holdfast.agents.base import Agent
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.cli import common, output
 from holdfast.cli.open_store import changing
 from holdfast.home import Home
 from holdfast.model.token import Token
-from holdfast.transcripts.backups import Difference, Native
-from holdfast.transcripts.reader import Reader, Uncopied
+from holdfast.transcripts.backups import BackupDifference, TranscriptBackup
+from holdfast.transcripts.reader import NotBackedUp, TranscriptReader
 
 WORTH = {"missing": "is gone", "shrunk": "was cut", "rewritten": "was rewritten"}
 
@@ -23,7 +23,7 @@ WORTH = {"missing": "is gone", "shrunk": "was cut", "rewritten": "was rewritten"
 def restore(given: argparse.Namespace) -> int:
     """Show what is missing or cut, then put our copies back; what they replace is kept."""
     home, _ = common.place(given)
-    registry = Registry.from_config(config.load(home).get("agents", {}))
+    registry = AgentRegistry.from_config(config.load(home).get("agents", {}))
     natives = [_native(home, registry, token) for token in asyncio.run(_tokens(given))]
     if not any(native.exists() for native in natives):
         raise errors.NotFound("there is no copy of this transcript", hint=_why(natives))
@@ -39,7 +39,7 @@ def restore(given: argparse.Namespace) -> int:
     return 0
 
 
-def _put_back(given: argparse.Namespace, native: Native, found: Difference) -> dict[str, Any]:
+def _put_back(given: argparse.Namespace, native: TranscriptBackup, found: BackupDifference) -> dict[str, Any]:
     went_on = found.rows == 0 and found.change == "rewritten"
     if not given.json:
         output.text(_shown(found))
@@ -50,7 +50,7 @@ def _put_back(given: argparse.Namespace, native: Native, found: Difference) -> d
     return told if found.rows is None else {**told, "rows": found.rows}
 
 
-def _shown(found: Difference) -> str:
+def _shown(found: BackupDifference) -> str:
     if found.rows is None:
         size = os.path.getsize(found.copy)
         return f"{found.path} {WORTH[found.change]}; the copy has {size:,} bytes"
@@ -59,18 +59,18 @@ def _shown(found: Difference) -> str:
     return f"this session {WORTH[found.change]} in {found.path}; {found.rows:,} rows to put back"
 
 
-def _native(home: Home, registry: Registry, token: Token) -> Native:
+def _native(home: Home, registry: AgentRegistry, token: Token) -> TranscriptBackup:
     """The copies of a transcript that no living agent writes to."""
     agent = registry.get(token.agent)
     if agent.history is None:
         raise errors.NotFound(f"Holdfast does not know how {agent.title} keeps its history")
     reader = agent.history()
     _refuse_owned(agent, reader, token.native_id)
-    return Native(home.native(token.agent, token.native_id), token.native_id, reader)
+    return TranscriptBackup(home.native(token.agent, token.native_id), token.native_id, reader)
 
 
-def _why(natives: list[Native]) -> str:
-    told = [native.reader.uncopied for native in natives if isinstance(native.reader, Uncopied)]
+def _why(natives: list[TranscriptBackup]) -> str:
+    told = [native.reader.uncopied for native in natives if isinstance(native.reader, NotBackedUp)]
     return told[0] if told else "one is made before each resume and after each task"
 
 
@@ -83,7 +83,7 @@ async def _tokens(given: argparse.Namespace) -> list[Token]:
     return found
 
 
-def _refuse_owned(agent: Agent, reader: Reader, native_id: str) -> None:
+def _refuse_owned(agent: Agent, reader: TranscriptReader, native_id: str) -> None:
     root = reader.root(os.environ)
     for place in reader.find(root, native_id):
         if pids := reader.owners(root, place):

@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
 
     home, location = common.place(given)
     written = config.load(home)
-    forges.read(written)  # refuses what is wrong before anything is begun
+    forges.read_forges(written)  # refuses what is wrong before anything is begun
     chosen = settings.settings_read(written)
     if given.host is not None:
         chosen = msgspec.structs.replace(chosen, host=given.host)

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import config, settings
 from holdfast.agents.discovery import find, version
-from holdfast.agents.registry import Registry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.cli import common, output
 from holdfast.home import Home
 from holdfast.model.event import Event
@@ -59,7 +59,7 @@ async def verdict(
     reading = Reading(home, location)
     session = await reading.answer(lambda sql: reads.resolve(sql, name))
     written = config.load(home)
-    agent = Registry.from_config(written.get("agents", {})).get((await reading.session(session)).agent)
+    agent = AgentRegistry.from_config(written.get("agents", {})).get((await reading.session(session)).agent)
     env = {**os.environ, **settings.read(written).of(agent.name).env}
     facts = await gather(reading, agent, Place(home, env, socket.gethostname()), session)
     if whole and (program := find(agent, written.get("agents", {}).get(agent.name, {}), os.environ)):

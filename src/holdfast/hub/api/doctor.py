@@ -12,7 +12,7 @@ from litestar.response.base import ASGIResponse
 
 from holdfast import errors
 from holdfast.doctor import operation, own_home
-from holdfast.doctor.plan import Finding
+from holdfast.doctor.plan import DoctorFinding
 from holdfast.hub import subcommand
 from holdfast.hub.api.responses import TheHub, fails, json, told
 
@@ -120,8 +120,8 @@ async def apply_plan(hub: TheHub, data: JSONBody[Plan]) -> ASGIResponse:
             "the database itself is damaged, and this hub has it open",
             hint="end the hub; `holdfast up` mends it when it starts",
         )
-    plan = own_home.Plan(data.fingerprint, msgspec.convert(found["findings"], list[Finding]))
-    receipt = await own_home.apply_in(hub.context.store, hub.home, hub.location, plan)  # type: ignore[arg-type]
+    plan = own_home.HomePlan(data.fingerprint, msgspec.convert(found["findings"], list[DoctorFinding]))
+    receipt = await own_home.apply_in_hub(hub.context.store, hub.home, hub.location, plan)  # type: ignore[arg-type]
     return json(receipt.as_json())
 
 
@@ -134,7 +134,7 @@ async def apply_plan(hub: TheHub, data: JSONBody[Plan]) -> ASGIResponse:
 )
 async def undo_plan(hub: TheHub, data: JSONBody[Undo]) -> ASGIResponse:
     """The receipt of it; of our own home only where no hub runs, by the command that the refusal names."""
-    receipt = await asyncio.to_thread(operation.receipt_of, hub.home, data.receipt)
+    receipt = await asyncio.to_thread(operation.load_receipt, hub.home, data.receipt)
     if receipt.target == own_home.TARGET:
         raise errors.Refused(
             "this hub uses the files that would be given back",

@@ -11,7 +11,7 @@ from litestar.params import FromPath
 from holdfast import config, errors
 from holdfast.forges import settings, webhook
 from holdfast.forges.settings import Forge
-from holdfast.forges.webhook import Received
+from holdfast.forges.webhook import DeliveryResult
 from holdfast.hub.api.responses import TheHub, fails
 from holdfast.hub.state import Hub
 
@@ -29,9 +29,11 @@ log = logging.getLogger(__name__)
     responses=fails(404, 409, 413),
     security=[],
 )
-async def receive_delivery(hub: TheHub, forge: FromPath[str], request: Request[Any, Any, Any]) -> Received:
+async def receive_delivery(
+    hub: TheHub, forge: FromPath[str], request: Request[Any, Any, Any]
+) -> DeliveryResult:
     """The task that it came to, now or when it was delivered first; or why it is ignored."""
-    sender = webhook.known(_forges(hub), forge)
+    sender = webhook.get_forge(_forges(hub), forge)
     headers = {name.lower(): value for name, value in request.headers.items()}
     return await webhook.receive(hub.context, hub.deliveries, sender, headers, await request.body())
 
@@ -39,7 +41,7 @@ async def receive_delivery(hub: TheHub, forge: FromPath[str], request: Request[A
 def _forges(hub: Hub) -> dict[str, Forge]:
     """The forges as the config has them now; what is wrong with it is not for a stranger to read."""
     try:
-        return settings.read(config.load(hub.home))
+        return settings.read_forges(config.load(hub.home))
     except errors.BadInput as problem:
         log.error("%s", problem.message)
         raise errors.StoreBusy(

@@ -12,11 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import errors, timestamps
-from holdfast.agents.registry import Registry
-from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, TOKENS, Database
-from holdfast.peers.hapi.metadata import Metadata
-from holdfast.peers.hapi.sessions import Session
-from holdfast.transcripts.reader import Place, Reader
+from holdfast.agents.registry import AgentRegistry
+from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, TOKENS, HapiDatabase
+from holdfast.peers.hapi.metadata import HapiMetadata
+from holdfast.peers.hapi.sessions import HapiSession
+from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
 CHOICE = "choice"
 
@@ -32,7 +32,7 @@ class Candidate(msgspec.Struct, frozen=True):
     held_by: str = ""  # another session that has this token already
 
 
-def from_messages(session: Session) -> list[Candidate]:
+def from_messages(session: HapiSession) -> list[Candidate]:
     """What the session's own messages say that its metadata lacks; several where they disagree."""
     found = []
     for flavor, ids in session.story.ids().items():
@@ -44,7 +44,7 @@ def from_messages(session: Session) -> list[Candidate]:
     return found
 
 
-def from_tokens(session: Session) -> list[Candidate]:
+def from_tokens(session: HapiSession) -> list[Candidate]:
     """The flavor of a session that names none, if it has one token and no message speaks against it."""
     tokens = session.metadata.tokens()
     named = {flavor for flavor, ids in session.story.ids().items() if ids}
@@ -53,13 +53,13 @@ def from_tokens(session: Session) -> list[Candidate]:
     return []
 
 
-def from_folders(session: Session) -> list[Candidate]:
+def from_folders(session: HapiSession) -> list[Candidate]:
     """The folder of a session that names none, if its messages were all said in one."""
     place = _place(session)
     return [Candidate(place, "messages")] if place else []
 
 
-def chosen(session: Session, candidates: list[Candidate], token: str) -> list[Candidate]:
+def apply_choice(session: HapiSession, candidates: list[Candidate], token: str) -> list[Candidate]:
     """The one that a person chose: one of the candidates, or a token that only the person knows."""
     picked = [replace(c, source=CHOICE) for c in candidates if token in c.keys.values()][:1]
     known = FLAVORS.get(session.flavor or "")
@@ -68,12 +68,12 @@ def chosen(session: Session, candidates: list[Candidate], token: str) -> list[Ca
     return [Candidate({known.token: token}, CHOICE)]
 
 
-def only(candidates: list[Candidate]) -> Candidate | None:
+def only_candidate(candidates: list[Candidate]) -> Candidate | None:
     """The one that may be taken without asking."""
     return candidates[0] if len(candidates) == 1 and not candidates[0].held_by else None
 
 
-def _place(session: Session) -> Keys:
+def _place(session: HapiSession) -> Keys:
     """Where it ran, as far as its metadata lack that and it can be told."""
     metadata, cwds = session.metadata, session.story.cwds
     if metadata.string("path") is not None or len(cwds) != 1:
@@ -87,17 +87,17 @@ def _place(session: Session) -> Keys:
 # --- What the rest of an install says about one session: who has which token, and on which host all ran.
 
 
-class Surroundings:
+class InstallOverview:
     """One pass over the metadata of all sessions and machines."""
 
-    def __init__(self, db: Database):
+    def __init__(self, db: HapiDatabase):
         self._holders: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._hosts: set[str] = set()
         with suppress(apsw.Error):  # of a damaged file what can be read; whoever reads on tells of it
             for row in db.sessions():
-                self._take(row.id, Metadata(row.metadata))
+                self._take(row.id, HapiMetadata(row.metadata))
             for text in db.machines():
-                self._take_host(Metadata(text))
+                self._take_host(HapiMetadata(text))
 
     @property
     def host(self) -> str | None:
@@ -117,13 +117,13 @@ class Surroundings:
                 return replace(candidate, held_by=others[0])
         return candidate
 
-    def _take(self, session: str, metadata: Metadata) -> None:
+    def _take(self, session: str, metadata: HapiMetadata) -> None:
         self._take_host(metadata)
         for key in TOKENS:
             if token := metadata.string(key):
                 self._holders[(key, token)].append(session)
 
-    def _take_host(self, metadata: Metadata) -> None:
+    def _take_host(self, metadata: HapiMetadata) -> None:
         if host := metadata.string("host"):
             self._hosts.add(host)
 
@@ -140,11 +140,11 @@ class NativeStores:
 
     def __init__(self, env: Mapping[str, str]):
         self._env = env
-        self._registry = Registry()
-        self._readers: dict[str, Reader] = {}
-        self._known: dict[tuple[str, str, str], list[Place]] = {}
+        self._registry = AgentRegistry()
+        self._readers: dict[str, TranscriptReader] = {}
+        self._known: dict[tuple[str, str, str], list[SessionRef]] = {}
 
-    def conversations(self, session: Session) -> list[Candidate]:
+    def conversations(self, session: HapiSession) -> list[Candidate]:
         """Those of the session's agent that were held in its folder and have all its prompts.
 
         Of a session that does not say which agent it is of, those of all agents.
@@ -165,7 +165,7 @@ class NativeStores:
                     found.append(Candidate(keys, "native store", place.path))
         return found
 
-    def protocols(self, session: Session) -> list[Candidate]:
+    def protocols(self, session: HapiSession) -> list[Candidate]:
         """For a Cursor id without its protocol: what the store that has it says."""
         if session.token is None:
             return []
@@ -180,14 +180,14 @@ class NativeStores:
                     found[protocol] = Candidate({PROTOCOL: protocol}, "native store", place.path)
         return list(found.values())
 
-    def _places(self, agent: str, session: Session, path: str) -> Iterator[Place]:
+    def _places(self, agent: str, session: HapiSession, path: str) -> Iterator[SessionRef]:
         first = (session.story.first_at or session.row.created_at) / 1000 - EARLIER_S
         for root in self._roots(agent, session):
             for place in self._held_in(agent, root, path):
                 if place.updated_at is None or timestamps.parse(place.updated_at) >= first:
                     yield place
 
-    def _held_in(self, agent: str, root: str, path: str) -> list[Place]:
+    def _held_in(self, agent: str, root: str, path: str) -> list[SessionRef]:
         """All that were held in a folder; a store is searched for each folder once."""
         known = self._known.get((agent, root, path))
         if known is None:
@@ -196,7 +196,9 @@ class NativeStores:
                 known.extend(self._reader(agent).sessions(root, path))
         return known
 
-    def _telling(self, agent: str, session: Session, path: str, prompts: list[str]) -> Iterator[Place]:
+    def _telling(
+        self, agent: str, session: HapiSession, path: str, prompts: list[str]
+    ) -> Iterator[SessionRef]:
         """One place of each conversation that has these prompts."""
         told = set()
         for place in self._places(agent, session, path):
@@ -207,7 +209,7 @@ class NativeStores:
                 told.add(name)
                 yield place
 
-    def _tells(self, agent: str, place: Place, prompts: list[str]) -> bool:
+    def _tells(self, agent: str, place: SessionRef, prompts: list[str]) -> bool:
         """Whether a conversation has these prompts, each somewhere in what its user said."""
         missing = set(prompts)
         try:
@@ -221,12 +223,12 @@ class NativeStores:
             return False
         return False
 
-    def _protocol(self, place: Place) -> str | None:
+    def _protocol(self, place: SessionRef) -> str | None:
         if place.agent != "cursor":
             return None
         return self._registry.get(place.agent).protocol_of(place.form)
 
-    def _roots(self, agent: str, session: Session) -> list[str]:
+    def _roots(self, agent: str, session: HapiSession) -> list[str]:
         """The store of the user who looks, and of the one whom the session names."""
         homes = [dict(self._env)]
         if told := session.metadata.string("homeDir"):
@@ -234,7 +236,7 @@ class NativeStores:
         roots = dict.fromkeys(self._reader(agent).root(env) for env in homes)
         return [root for root in roots if os.path.exists(root)]
 
-    def _reader(self, agent: str) -> Reader:
+    def _reader(self, agent: str) -> TranscriptReader:
         if agent not in self._readers:
             history = self._registry.get(agent).history
             assert history is not None

@@ -24,7 +24,7 @@ _SESSION = ("created_at", "updated_at", "metadata_version", "seq", "active_at", 
 _MESSAGE = ("created_at", "local_id", "invoked_at", "scheduled_at")
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class HapiSessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """One session's row."""
 
     rowid: int
@@ -39,7 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     tag: str | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
+class HapiMessageRow(msgspec.Struct, frozen=True):
     """One message's row."""
 
     id: str
@@ -51,7 +51,7 @@ class Message(msgspec.Struct, frozen=True):
     scheduled_at: int | None
 
 
-class Database:
+class HapiDatabase:
     """One consistent state of a hapi database, to be read."""
 
     def __init__(self, db: apsw.Connection):
@@ -74,7 +74,7 @@ class Database:
         """The rowid of the last session, which is found without reading the others."""
         return int(self._db.execute("select max(rowid) from sessions").get or 0)
 
-    def sessions(self) -> Iterator[Row]:
+    def sessions(self) -> Iterator[HapiSessionRow]:
         """All, in the order of the file."""
         shown = ", ".join(self._or_null("sessions", name) for name in _SESSION)
         sql = (
@@ -83,7 +83,7 @@ class Database:
         )
         for rowid, name, kind, metadata, created, updated, version, seq, active, tag in self._db.execute(sql):
             called = _said(name)
-            yield Row(
+            yield HapiSessionRow(
                 rowid=rowid,
                 id=called or f"row {rowid}",
                 named=kind == "text" and bool(called) and str(called).encode() == name,
@@ -96,7 +96,7 @@ class Database:
                 tag=_said(tag),
             )
 
-    def messages(self, row: Row) -> Iterator[Message]:
+    def messages(self, row: HapiSessionRow) -> Iterator[HapiMessageRow]:
         """A session's, in the order in which hapi shows them."""
         shown = ", ".join(self._or_null("messages", name) for name in _MESSAGE)
         place = "coalesce(invoked_at, created_at), seq" if self._stamped else "seq"
@@ -105,7 +105,7 @@ class Database:
             f" where session_id = (select id from sessions where rowid = ?) order by {place}"
         )
         for name, seq, content, created, local, invoked, scheduled in self._db.execute(sql, (row.rowid,)):
-            yield Message(
+            yield HapiMessageRow(
                 _said(name) or f"seq {seq}",
                 _number(seq),
                 content or b"",
@@ -142,7 +142,7 @@ class Database:
         return f"cast({column} as blob)" if column in ("tag", "local_id") else column
 
 
-def place_of(path: str) -> str:
+def database_path(path: str) -> str:
     """The database of a hapi home, or the one that is named; NotFound if there is none."""
     path = os.path.expanduser(path)
     if os.path.isdir(path):
@@ -155,7 +155,7 @@ def place_of(path: str) -> str:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Database]:
+def open_database(path: str) -> Iterator[HapiDatabase]:
     """The database as it is now; nothing beside it is made or changed. apsw.Error if it is none.
 
     StoreBusy if one that was at rest is written meanwhile.
@@ -167,7 +167,7 @@ def opened(path: str) -> Iterator[Database]:
         else:
             db = sqlite_snapshot.open_copy(held.enter_context(sqlite_snapshot.snapshot(path)))
         held.callback(db.close)
-        yield Database(db)
+        yield HapiDatabase(db)
         if seen is not None and (seen != _seen(path) or not _at_rest(path)):
             raise errors.StoreBusy(f"{path} was written while it was read", hint="look again")
 
@@ -203,7 +203,7 @@ _NAMING = {"thread_id", "threadId", "scope"}  # keys of an event that may name a
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-class Said(msgspec.Struct, frozen=True):
+class HapiMessage(msgspec.Struct, frozen=True):
     """One message, as far as the doctor needs it."""
 
     kind: Kind
@@ -215,41 +215,41 @@ class Said(msgspec.Struct, frozen=True):
     own_turn: bool = True  # of the conversation itself, not of a subagent
 
 
-class Unreadable(ValueError):
+class UnreadableContent(ValueError):
     """That content is not what hapi stores."""
 
 
-def unpacked(stored: bytes) -> bytes:
+def decompress(stored: bytes) -> bytes:
     """The JSON of a stored content."""
     if not stored.startswith(ZSTD):
         return stored
     return _zstd()(stored)
 
 
-def decoded(stored: bytes) -> dict[str, Any]:
+def decode_content(stored: bytes) -> dict[str, Any]:
     """The whole of a stored content; Unreadable if it is not what hapi stores."""
     try:
-        message = msgspec.json.decode(unpacked(stored))
+        message = msgspec.json.decode(decompress(stored))
     except (msgspec.DecodeError, RecursionError) as problem:
-        raise Unreadable(str(problem)) from None
+        raise UnreadableContent(str(problem)) from None
     if not isinstance(message, dict) or message.get("role") not in ("user", "agent"):
-        raise Unreadable("it has no role")
+        raise UnreadableContent("it has no role")
     return message
 
 
-def read(stored: bytes) -> Said:
+def read_content(stored: bytes) -> HapiMessage:
     """What the doctor needs of a stored content; Unreadable if it is not what hapi stores."""
-    message = decoded(stored)
+    message = decode_content(stored)
     content = message.get("content")
     if message["role"] == "user":
         text = content.get("text") if isinstance(content, dict) else content
-        return Said("prompt", text if isinstance(text, str) else "")
+        return HapiMessage("prompt", text if isinstance(text, str) else "")
     return _agent(message, content)
 
 
-def _agent(message: dict[str, Any], content: Any) -> Said:
+def _agent(message: dict[str, Any], content: Any) -> HapiMessage:
     if not isinstance(content, dict):
-        return Said("reply", content if isinstance(content, str) else "")
+        return HapiMessage("reply", content if isinstance(content, str) else "")
     data = _object(content.get("data"))
     text = data.get("message")
     text = text if isinstance(text, str) else ""
@@ -258,7 +258,7 @@ def _agent(message: dict[str, Any], content: Any) -> Said:
         kind = "error"
     if content.get("type") == "output":
         named = (part.get(key) for part in (message, content, data) for key in ("session_id", "sessionId"))
-        return Said(
+        return HapiMessage(
             kind,
             text,
             claude=next((found for name in named if (found := _uuid(name))), None),
@@ -266,9 +266,9 @@ def _agent(message: dict[str, Any], content: Any) -> Said:
             own_turn=not data.get("isSidechain") and not data.get("parent_tool_use_id"),
         )
     if not _NAMING & data.keys():
-        return Said(kind, text)
+        return HapiMessage(kind, text)
     thread, role = _thread(data)
-    return Said(kind, text, codex=thread, role=role, own_turn=role in (None, "parent"))
+    return HapiMessage(kind, text, codex=thread, role=role, own_turn=role in (None, "parent"))
 
 
 def _thread(data: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -306,10 +306,10 @@ def _zstd() -> Callable[[bytes], bytes]:
         def old(data: bytes) -> bytes:
             try:
                 if module.frame_content_size(data) > LARGEST:  # a torn header may ask for all memory there is
-                    raise Unreadable("it would be larger than any message")
+                    raise UnreadableContent("it would be larger than any message")
                 return bytes(unpack(data, max_output_size=LARGEST))
             except module.ZstdError as problem:
-                raise Unreadable(str(problem)) from None
+                raise UnreadableContent(str(problem)) from None
 
         return old
 
@@ -317,7 +317,7 @@ def _zstd() -> Callable[[bytes], bytes]:
         try:
             return bytes(module.ZstdDecompressor().decompress(data, LARGEST))
         except module.ZstdError as problem:
-            raise Unreadable(str(problem)) from None
+            raise UnreadableContent(str(problem)) from None
 
     return new
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from holdfast.doctor.plan import Finding
+from holdfast.doctor.plan import DoctorFinding
 from holdfast.peers.hapi import candidates as candidate
 from holdfast.peers.hapi.candidates import Candidate
 from holdfast.peers.hapi.database import FLAVORS, PROTOCOL
-from holdfast.peers.hapi.sessions import Session
+from holdfast.peers.hapi.sessions import HapiSession
 
 ATTEMPTS = ("piResumeAttempt", "ptyResumeAttempt", "opencodeClearOperation")
 OVER = ("completed", "aborted")  # states of an operation that is not stuck
 
 
-def findings(session: Session, candidates: list[Candidate]) -> list[Finding]:
+def session_findings(session: HapiSession, candidates: list[Candidate]) -> list[DoctorFinding]:
     """What to tell; one candidate is a repair, several are left to a person."""
     found = _about_metadata(session, candidates)
     found += _about_lifecycle(session)
@@ -24,9 +24,9 @@ def findings(session: Session, candidates: list[Candidate]) -> list[Finding]:
     return found
 
 
-def _about_metadata(session: Session, candidates: list[Candidate]) -> list[Finding]:
+def _about_metadata(session: HapiSession, candidates: list[Candidate]) -> list[DoctorFinding]:
     metadata, found = session.metadata, []
-    note = _Note(session)
+    note = _FindingBuilder(session)
     repair = _action(candidates)
     evidence = _evidence(candidates)
     if not metadata.is_object:
@@ -63,7 +63,7 @@ def _about_metadata(session: Session, candidates: list[Candidate]) -> list[Findi
     return found
 
 
-def _lacking(session: Session, note: _Note, candidates: list[Candidate]) -> Finding:
+def _lacking(session: HapiSession, note: _FindingBuilder, candidates: list[Candidate]) -> DoctorFinding:
     if session.cleared:
         return note("token_cleared_on_purpose", "its conversation was cleared by the user; it stays cleared")
     text = f"it has {session.story.count} messages and no token of its agent to go on with"
@@ -76,9 +76,9 @@ def _lacking(session: Session, note: _Note, candidates: list[Candidate]) -> Find
     return note("token_missing", text, _action(candidates), _evidence(candidates))
 
 
-def _asks(session: Session, candidates: list[Candidate]) -> str:
+def _asks(session: HapiSession, candidates: list[Candidate]) -> str:
     """Why a person must say which conversation it is, and how."""
-    if not candidates or candidate.only(candidates) is not None:
+    if not candidates or candidate.only_candidate(candidates) is not None:
         return ""
     how = f"--choose {session.row.id}=TOKEN"
     if len(candidates) > 1:
@@ -86,9 +86,9 @@ def _asks(session: Session, candidates: list[Candidate]) -> str:
     return f"; the one that could be meant is that of {candidates[0].held_by}; if it is of both: {how}"
 
 
-def _about_lifecycle(session: Session) -> list[Finding]:
+def _about_lifecycle(session: HapiSession) -> list[DoctorFinding]:
     metadata, found = session.metadata, []
-    note = _Note(session)
+    note = _FindingBuilder(session)
     state = metadata.fields.get("lifecycleState")
     if state == "running" and not session.alive:
         who = {"host": metadata.fields.get("host"), "pid": metadata.fields.get("hostPid")}
@@ -114,8 +114,8 @@ def _about_lifecycle(session: Session) -> list[Finding]:
     return found
 
 
-def _about_messages(session: Session) -> list[Finding]:
-    story, note = session.story, _Note(session)
+def _about_messages(session: HapiSession) -> list[DoctorFinding]:
+    story, note = session.story, _FindingBuilder(session)
     told = (
         (
             "token_replaced",
@@ -138,10 +138,10 @@ def _about_messages(session: Session) -> list[Finding]:
     return found
 
 
-class _Note:
+class _FindingBuilder:
     """Makes findings about one session."""
 
-    def __init__(self, session: Session):
+    def __init__(self, session: HapiSession):
         self._subject = session.row.id
 
     def __call__(
@@ -151,14 +151,14 @@ class _Note:
         action: str | None = None,
         evidence: dict[str, Any] | None = None,
         part: str = "",
-    ) -> Finding:
-        return Finding(
+    ) -> DoctorFinding:
+        return DoctorFinding(
             code=code, subject=self._subject, text=text, action=action, evidence=evidence or {}, part=part
         )
 
 
 def _action(candidates: list[Candidate]) -> str | None:
-    one = candidate.only(candidates)
+    one = candidate.only_candidate(candidates)
     if one is None:
         return None
     return f"set {', '.join(f'{key} to {value}' for key, value in one.keys.items())} (from {one.source})"

@@ -12,25 +12,25 @@ from holdfast.model.event import NewEvent, Origin
 from holdfast.model.session import Worktree
 from holdfast.peers.hapi import database
 from holdfast.peers.hapi import database as content
-from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, Database, Message, Row
-from holdfast.peers.hapi.metadata import Metadata
+from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, HapiDatabase, HapiMessageRow, HapiSessionRow
+from holdfast.peers.hapi.metadata import HapiMetadata
 from holdfast.store.types import Store
-from holdfast.transcripts.dedupe import BORDER
-from holdfast.transcripts.importer import Adopted, Came, past_of, put_replayed
+from holdfast.transcripts.dedupe import REPLAY_MARKER
+from holdfast.transcripts.importer import Came, TranscriptImport, past_of, put_replayed
 
 AGENT = "hapi"
 
-Told = tuple[str, dict[str, Any]]  # kind and body
+EventBody = tuple[str, dict[str, Any]]  # kind and body
 
 
-class Telling:
+class HapiEventBuilder:
     """The events of one session, in its order."""
 
     def __init__(self, session: str):
         self._session = session
         self._open: dict[str, str] = {}  # calls without a result: their names
 
-    def events(self, messages: Iterable[Message]) -> Iterator[NewEvent]:
+    def events(self, messages: Iterable[HapiMessageRow]) -> Iterator[NewEvent]:
         """All of them; a call that never ended ends as interrupted."""
         for message in messages:
             at = timestamps.stamp((message.invoked_at or message.created_at) / 1000)
@@ -41,10 +41,10 @@ class Telling:
             body = {"call": call, "name": name, "outcome": "interrupted", "output": ""}
             yield NewEvent("tool_summary", body, origin=Origin(AGENT, self._session, f"end of {call}"))
 
-    def _message(self, message: Message) -> Iterator[Told]:
+    def _message(self, message: HapiMessageRow) -> Iterator[EventBody]:
         try:
-            said = content.decoded(message.content)
-        except content.Unreadable as problem:
+            said = content.decode_content(message.content)
+        except content.UnreadableContent as problem:
             yield _notice("message_unreadable", f"a message could not be read: {problem}")
             return
         inner = said.get("content")
@@ -63,7 +63,7 @@ class Telling:
         else:
             yield self._generic(data)
 
-    def _generic(self, data: dict[str, Any]) -> Told:
+    def _generic(self, data: dict[str, Any]) -> EventBody:
         """What hapi stores for every agent but Claude."""
         kind = data.get("type")
         text = _text(data.get("message"))
@@ -79,7 +79,7 @@ class Telling:
             return self._ends(data.get("callId"), data.get("output"), bool(data.get("isError")))
         return _notice(str(kind), text or str(kind))
 
-    def _claude(self, data: dict[str, Any]) -> Iterator[Told]:
+    def _claude(self, data: dict[str, Any]) -> Iterator[EventBody]:
         """A line of Claude's own transcript."""
         message = data.get("message")
         blocks = message.get("content") if isinstance(message, dict) else None
@@ -103,17 +103,17 @@ class Telling:
             else:
                 yield _notice(str(block.get("type")), str(block.get("type")))
 
-    def _begins(self, call: Any, name: Any, given: Any) -> Told:
+    def _begins(self, call: Any, name: Any, given: Any) -> EventBody:
         self._open[str(call)] = str(name)
         return "tool_progress", {"call": str(call), "name": str(name), "input": given}
 
-    def _ends(self, call: Any, output: Any, failed: bool) -> Told:
+    def _ends(self, call: Any, output: Any, failed: bool) -> EventBody:
         name = self._open.pop(str(call), "")
         outcome = "error" if failed else "ok"
         return "tool_summary", {"call": str(call), "name": name, "outcome": outcome, "output": output}
 
 
-def _notice(code: str, text: str) -> Told:
+def _notice(code: str, text: str) -> EventBody:
     return "notice", {"text": text, "code": code}
 
 
@@ -126,16 +126,16 @@ def _text(value: Any) -> str:
 Protocols = Callable[[str], str | None]  # how an agent of that name is driven
 
 
-def key_of(session: str) -> str:
+def session_key(session: str) -> str:
     """Under which key a session of hapi's lives on."""
     return f"hapi:{session}"
 
 
-async def adopt_install(
+async def import_install(
     store: Store, path: str, *, host: str, protocol: Protocols
 ) -> AsyncIterator[tuple[str, Came]]:
     """A session of ours for each of hapi's, with what it lacks; one that cannot be taken stops none."""
-    with database.opened(path) as db:
+    with database.open_database(path) as db:
         if not 1 <= db.version <= database.NEWEST:
             raise errors.StoreUnreadable(
                 f"{path} has schema version {db.version}; 1 to {database.NEWEST} are known",
@@ -148,22 +148,24 @@ async def adopt_install(
                 yield row.id, problem
 
 
-async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, protocol: Protocols) -> Adopted:
-    metadata = Metadata(row.metadata)
+async def _adopt(
+    store: Store, db: HapiDatabase, row: HapiSessionRow, path: str, host: str, protocol: Protocols
+) -> TranscriptImport:
+    metadata = HapiMetadata(row.metadata)
     tokens = _tokens(metadata, protocol)
-    events = Telling(row.id).events(db.messages(row))
+    events = HapiEventBuilder(row.id).events(db.messages(row))
     known = await _known(store, row, tokens)
     if known is not None:
         past = await past_of(store, known)
         held = {(token.agent, token.native_id) for token in await store.tokens(known)}
         new = [token for token in tokens if (token.agent, token.native_id) not in held]
         count = await _put(store, Commit(known, list(new)), past.missing(events), row, path, past.unmarked)
-        return Adopted(known, False, count)
+        return TranscriptImport(known, False, count)
     session = ids.new(ids.SESSION)
     agent = metadata.agent
     created = Create(
         agent=agent if agent in FLAVORS else AGENT,
-        key=key_of(row.id),
+        key=session_key(row.id),
         cwd=metadata.string("path"),
         host=metadata.string("host") or host,
         title=_title(metadata) or row.tag,
@@ -172,11 +174,11 @@ async def _adopt(store: Store, db: Database, row: Row, path: str, host: str, pro
     )
     # The key is in the first commit: after a crash the part that is here is found by it, and completed.
     count = await _put(store, Commit(session, [created, *tokens]), events, row, path)
-    return Adopted(session, True, count)
+    return TranscriptImport(session, True, count)
 
 
-async def _known(store: Store, row: Row, tokens: list[SeeToken]) -> str | None:
-    page = await store.sessions(state="all", key=key_of(row.id), empty=True, limit=1)
+async def _known(store: Store, row: HapiSessionRow, tokens: list[SeeToken]) -> str | None:
+    page = await store.sessions(state="all", key=session_key(row.id), empty=True, limit=1)
     for header in page.sessions:
         return header.id
     for token in tokens:
@@ -186,11 +188,16 @@ async def _known(store: Store, row: Row, tokens: list[SeeToken]) -> str | None:
 
 
 async def _put(
-    store: Store, first: Commit, events: Iterable[NewEvent], row: Row, path: str, unmarked: bool = False
+    store: Store,
+    first: Commit,
+    events: Iterable[NewEvent],
+    row: HapiSessionRow,
+    path: str,
+    unmarked: bool = False,
 ) -> int:
     body = {
         "text": f"Replayed from hapi's session {row.id}",
-        "code": BORDER,
+        "code": REPLAY_MARKER,
         "native_id": row.id,
         "path": path,
     }
@@ -201,7 +208,7 @@ async def _put(
     return count
 
 
-def _tokens(metadata: Metadata, protocol: Protocols) -> list[SeeToken]:
+def _tokens(metadata: HapiMetadata, protocol: Protocols) -> list[SeeToken]:
     """All that it has; its own agent's comes last, and so is the current one."""
     found = metadata.tokens()
     own = metadata.string("flavor")
@@ -217,13 +224,13 @@ def _tokens(metadata: Metadata, protocol: Protocols) -> list[SeeToken]:
     ]
 
 
-def _title(metadata: Metadata) -> str | None:
+def _title(metadata: HapiMetadata) -> str | None:
     summary = metadata.fields.get("summary")
     text = summary.get("text") if isinstance(summary, dict) else None
     return metadata.string("name") or (text if isinstance(text, str) and text else None)
 
 
-def _worktree(metadata: Metadata, row: Row) -> Worktree | None:
+def _worktree(metadata: HapiMetadata, row: HapiSessionRow) -> Worktree | None:
     told: Any = metadata.fields.get("worktree")
     if not isinstance(told, dict):
         return None

@@ -12,22 +12,22 @@ from contextlib import suppress
 import apsw
 
 from holdfast import errors
-from holdfast.doctor.plan import Diagnosis, Finding, Progress
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, Progress
 from holdfast.peers.hapi import candidates as candidate
 from holdfast.peers.hapi import database, repair
 from holdfast.peers.hapi import findings as judge
-from holdfast.peers.hapi.candidates import Candidate, NativeStores, Surroundings
-from holdfast.peers.hapi.database import Database, Row
-from holdfast.peers.hapi.metadata import Metadata
-from holdfast.peers.hapi.repair import Repair
-from holdfast.peers.hapi.sessions import Session, Story
+from holdfast.peers.hapi.candidates import Candidate, InstallOverview, NativeStores
+from holdfast.peers.hapi.database import HapiDatabase, HapiSessionRow
+from holdfast.peers.hapi.metadata import HapiMetadata
+from holdfast.peers.hapi.repair import RowRepair
+from holdfast.peers.hapi.sessions import HapiConversation, HapiSession
 from holdfast.process import identity, open_files
 
 FRESH_S = 60.0  # a wrapper elsewhere says every two seconds that it lives; hapi gives it thirty
 SLACK_S = 5.0
 
 
-def is_alive(metadata: Metadata, row: Row) -> bool:
+def is_alive(metadata: HapiMetadata, row: HapiSessionRow) -> bool:
     """On this host: whether its process is there. Elsewhere only its last sign of life can tell."""
     if metadata.fields.get("host") != socket.gethostname():
         return abs(time.time() - row.active_at / 1000) < FRESH_S
@@ -60,7 +60,7 @@ CONTESTED = (
 )
 
 
-class Looking:
+class HapiScan:
     """One look, as it goes."""
 
     def __init__(self, path: str, stores: NativeStores, chosen: Mapping[str, str], progress: Progress | None):
@@ -68,11 +68,11 @@ class Looking:
         self._stores = stores
         self._chosen = chosen
         self._progress = progress
-        self._findings: list[Finding] = []
-        self._repairs: list[Repair] = []
+        self._findings: list[DoctorFinding] = []
+        self._repairs: list[RowRepair] = []
         self._state = hashlib.sha256()
 
-    def at(self, db: Database) -> None:
+    def at(self, db: HapiDatabase) -> None:
         """Everything in the database."""
         self._state.update(b"%d" % db.version)
         if not db.tables:
@@ -87,7 +87,7 @@ class Looking:
             self._progress(0, 100, "the file as a whole")
         for problem in db.problems():
             self.tell("database_damaged", f"SQLite says of the file: {problem}", part=problem)
-        around = Surroundings(db)
+        around = InstallOverview(db)
         for name in self._chosen:
             if not db.has(name):
                 raise errors.BadInput(f"there is no session {name} to choose a token for")
@@ -100,20 +100,24 @@ class Looking:
             self._session(db, row, around)
         for name, messages in db.orphans():
             text = f"{messages} messages are of a session that is not there: it was deleted or merged away"
-            self._findings.append(Finding(code="orphan_messages", subject=name, text=text))
+            self._findings.append(DoctorFinding(code="orphan_messages", subject=name, text=text))
 
     def tell(self, code: str, text: str, part: str = "", **evidence: object) -> None:
         """A finding about the file as a whole."""
         subject = os.path.basename(self._path)
-        self._findings.append(Finding(code=code, subject=subject, text=text, part=part, evidence=evidence))
+        self._findings.append(
+            DoctorFinding(code=code, subject=subject, text=text, part=part, evidence=evidence)
+        )
 
     def diagnosis(self) -> Diagnosis:
         """What came of it; a damaged file is told of and left alone."""
         contested = repair.contested(self._repairs)
         repairs = [one for one in self._repairs if one.session not in contested]
-        findings = [repair.left_alone(f, CONTESTED) if f.subject in contested else f for f in self._findings]
+        findings = [
+            repair.without_action(f, CONTESTED) if f.subject in contested else f for f in self._findings
+        ]
         if any(finding.code.startswith("database_") for finding in findings):
-            repairs, findings = [], [repair.left_alone(finding) for finding in findings]
+            repairs, findings = [], [repair.without_action(finding) for finding in findings]
         return Diagnosis(
             target="hapi",
             path=self._path,
@@ -122,18 +126,18 @@ class Looking:
             state=self._state.hexdigest(),
         )
 
-    def _session(self, db: Database, row: Row, around: Surroundings) -> None:
-        metadata = Metadata(row.metadata)
+    def _session(self, db: HapiDatabase, row: HapiSessionRow, around: InstallOverview) -> None:
+        metadata = HapiMetadata(row.metadata)
         try:
-            story = Story(db.messages(row))
+            story = HapiConversation(db.messages(row))
         except (apsw.Error, UnicodeDecodeError) as problem:
             said = " ".join(str(problem).split())
             text = f"its messages cannot be read: {said}"
-            self._findings.append(Finding(code="database_unreadable", subject=row.id, text=text))
+            self._findings.append(DoctorFinding(code="database_unreadable", subject=row.id, text=text))
             return
         self._state.update(repr((row.id, row.metadata, row.version, row.seq, story.count)).encode())
         self._state.update(story.digest.digest())
-        session = Session(
+        session = HapiSession(
             row=row,
             metadata=metadata,
             story=story,
@@ -142,16 +146,16 @@ class Looking:
             host=around.host,
         )
         candidates = [around.told(c, row.id) for c in self._candidates(session)]
-        only = candidate.only(candidates)
-        mended = None if only is None else repair.repair_of(session, only)
-        found = judge.findings(session, candidates)
+        only = candidate.only_candidate(candidates)
+        mended = None if only is None else repair.plan_repair(session, only)
+        found = judge.session_findings(session, candidates)
         if mended is None:
-            found = [repair.left_alone(finding) for finding in found]
+            found = [repair.without_action(finding) for finding in found]
         else:
             self._repairs.append(mended)
         self._findings += found
 
-    def _candidates(self, session: Session) -> list[Candidate]:
+    def _candidates(self, session: HapiSession) -> list[Candidate]:
         if not session.metadata.is_object:
             found = candidate.from_messages(session) if session.metadata.is_nothing else []
         elif session.lacks_token:
@@ -161,16 +165,16 @@ class Looking:
         else:
             found = candidate.from_tokens(session) or candidate.from_folders(session)
         chosen = self._chosen.get(session.row.id)
-        return candidate.chosen(session, found, chosen) if chosen is not None else found
+        return candidate.apply_choice(session, found, chosen) if chosen is not None else found
 
-    def _conversations(self, session: Session) -> list[Candidate]:
+    def _conversations(self, session: HapiSession) -> list[Candidate]:
         """Those that a session without a token may be of, from the strongest evidence that there is."""
         if session.cleared:
             return []
         return candidate.from_messages(session) or self._stores.conversations(session)
 
 
-def _superseded(db: Database, metadata: Metadata) -> str | None:
+def _superseded(db: HapiDatabase, metadata: HapiMetadata) -> str | None:
     told = metadata.string("supersededBySessionId")
     if told is None:
         return None
@@ -188,7 +192,7 @@ class HapiInstall:
     target = "hapi"
 
     def __init__(self, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None):
-        self.path = database.place_of(path)
+        self.path = database.database_path(path)
         self._env = env
         self._chosen = chosen or {}  # session: the token that a person chose
 
@@ -198,9 +202,9 @@ class HapiInstall:
 
     def look(self, progress: Progress | None = None) -> Diagnosis:
         """All sessions, from one consistent state; one that cannot be read does not stop the rest."""
-        looking = Looking(self.path, NativeStores(self._env), self._chosen, progress)
+        looking = HapiScan(self.path, NativeStores(self._env), self._chosen, progress)
         try:
-            with database.opened(self.path) as db:
+            with database.open_database(self.path) as db:
                 looking.at(db)
         except (apsw.Error, OSError, UnicodeDecodeError) as problem:
             said = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)

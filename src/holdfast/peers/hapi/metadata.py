@@ -10,7 +10,7 @@ from holdfast.peers.hapi.database import FLAVORS
 SHOWN = 60  # characters of a value that a sentence may quote
 
 
-class Metadata:
+class HapiMetadata:
     """The value of one row's `metadata`."""
 
     def __init__(self, text: bytes | None):

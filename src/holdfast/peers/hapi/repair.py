@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.doctor.plan import Check, DatabaseStep, Finding, Statement
+from holdfast.doctor.plan import DatabaseStep, DoctorFinding, RowChange, RowCheck
 from holdfast.peers.hapi.candidates import CHOICE, Candidate
 from holdfast.peers.hapi.database import TOKENS
-from holdfast.peers.hapi.sessions import Session
+from holdfast.peers.hapi.sessions import HapiSession
 
 _SET = (
     "update sessions set metadata = ?, metadata_version = metadata_version + 1, seq = seq + 1"
@@ -23,17 +23,17 @@ _NOW = "select metadata, metadata_version from sessions where id = ?"
 Token = tuple[str, str]  # the metadata's key, and its value
 
 
-class Repair(msgspec.Struct, frozen=True):
+class RowRepair(msgspec.Struct, frozen=True):
     """What is to be done to one session's row."""
 
     session: str
-    statement: Statement
-    check: Check
+    statement: RowChange
+    check: RowCheck
     tokens: frozenset[Token]
     chosen: bool  # by a person, who knows what else has that token
 
 
-def repair_of(session: Session, candidate: Candidate) -> Repair | None:
+def plan_repair(session: HapiSession, candidate: Candidate) -> RowRepair | None:
     """The change that gives a session what it lacks; None if its row cannot be changed as hapi would."""
     row, old = session.row, session.metadata.text
     text = session.metadata.with_keys(candidate.keys)
@@ -43,10 +43,10 @@ def repair_of(session: Session, candidate: Candidate) -> Repair | None:
         was = None if old is None else old.decode()
     except UnicodeDecodeError:
         return None
-    return Repair(
+    return RowRepair(
         session=row.id,
-        statement=Statement(_SET, (text, row.rowid, row.id, was, row.version, row.seq)),
-        check=Check(_NOW, (row.id,), [(text, row.version + 1)]),
+        statement=RowChange(_SET, (text, row.rowid, row.id, was, row.version, row.seq)),
+        check=RowCheck(_NOW, (row.id,), [(text, row.version + 1)]),
         tokens=frozenset((key, value) for key, value in candidate.keys.items() if key in TOKENS),
         chosen=candidate.source == CHOICE,
     )
@@ -57,14 +57,14 @@ def _counts(value: object) -> bool:
     return isinstance(value, int) and abs(value) < 1 << 62
 
 
-def contested(repairs: Iterable[Repair]) -> set[str]:
+def contested(repairs: Iterable[RowRepair]) -> set[str]:
     """The sessions that would get a token that another one gets too; hapi makes one row of such two."""
     repairs = list(repairs)
     count = Counter(token for repair in repairs for token in repair.tokens)
     return {r.session for r in repairs if not r.chosen and any(count[token] > 1 for token in r.tokens)}
 
 
-def step(path: str, repairs: Sequence[Repair], findings: Iterable[Finding]) -> DatabaseStep:
+def step(path: str, repairs: Sequence[RowRepair], findings: Iterable[DoctorFinding]) -> DatabaseStep:
     """All of them, in one transaction."""
     return DatabaseStep(
         path=path,
@@ -74,7 +74,7 @@ def step(path: str, repairs: Sequence[Repair], findings: Iterable[Finding]) -> D
     )
 
 
-def left_alone(finding: Finding, why: str = "") -> Finding:
+def without_action(finding: DoctorFinding, why: str = "") -> DoctorFinding:
     """The same finding, without a repair."""
     if finding.action is None:
         return finding

@@ -10,8 +10,15 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.peers.hapi import database as content
-from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, PROTOCOLS, Message, Row, Said
-from holdfast.peers.hapi.metadata import Metadata
+from holdfast.peers.hapi.database import (
+    FLAVORS,
+    PROTOCOL,
+    PROTOCOLS,
+    HapiMessage,
+    HapiMessageRow,
+    HapiSessionRow,
+)
+from holdfast.peers.hapi.metadata import HapiMetadata
 
 RESET = "Context was reset"
 REPLACED = "resume failed; starting a new session"
@@ -21,10 +28,10 @@ KEPT = 200  # prompts whose text is kept, the last ones
 MOST_TEXT = 4000  # characters of a prompt that are kept
 
 
-class Story:
+class HapiConversation:
     """What the messages of one session say together; its size does not grow with their number."""
 
-    def __init__(self, messages: Iterable[Message] = ()):
+    def __init__(self, messages: Iterable[HapiMessageRow] = ()):
         self.count = 0
         self.unreadable: list[int] = []  # the first few
         self.unread = 0
@@ -63,7 +70,7 @@ class Story:
         unsaid = {name: at for name, at in self._threads.get(None, {}).items() if name not in subagents}
         return self._threads.get("parent") or unsaid
 
-    def _add(self, message: Message) -> None:
+    def _add(self, message: HapiMessageRow) -> None:
         self.count += 1
         self.digest.update(b"%d %d " % (message.seq, len(message.content)))
         self.digest.update(message.content)
@@ -71,8 +78,8 @@ class Story:
             message.created_at if self.first_at is None else min(self.first_at, message.created_at)
         )
         try:
-            said = content.read(message.content)
-        except content.Unreadable:
+            said = content.read_content(message.content)
+        except content.UnreadableContent:
             self.unread += 1
             self.unreadable = [*self.unreadable, message.seq][:5]
             return
@@ -81,7 +88,7 @@ class Story:
         else:
             self._reply(message, said)
 
-    def _prompt(self, message: Message, said: Said) -> None:
+    def _prompt(self, message: HapiMessageRow, said: HapiMessage) -> None:
         if message.local_id is not None and message.invoked_at is None:
             (self.queued if message.scheduled_at is None else self.scheduled).append(message.seq)
             return
@@ -92,7 +99,7 @@ class Story:
         if message.local_id is not None and message.invoked_at is not None:
             self.unanswered.append(message.seq)
 
-    def _reply(self, message: Message, said: Said) -> None:
+    def _reply(self, message: HapiMessageRow, said: HapiMessage) -> None:
         self.unanswered.clear()
         if said.kind == "error" or DROPPED in said.text:
             self._error = True
@@ -123,12 +130,12 @@ CLEARED = "Cleared by /clear"
 IMPORTED = ("forkedFrom", "codexSourceSessionId", "piImportState")  # such a row may have older messages
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class HapiSession(msgspec.Struct, frozen=True, kw_only=True):
     """Its row, its messages, and what the rest of the install says about it."""
 
-    row: Row
-    metadata: Metadata
-    story: Story
+    row: HapiSessionRow
+    metadata: HapiMetadata
+    story: HapiConversation
     alive: bool = False  # its wrapper runs, as far as can be told here
     superseded_gone: str | None = None  # the session that it says it was replaced by, if that is not there
     host: str | None = None  # where it must have run, because all of the install did

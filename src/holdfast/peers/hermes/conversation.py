@@ -12,28 +12,28 @@ import msgspec
 from holdfast.peers.hermes import facts as found_facts
 from holdfast.peers.hermes import facts as intent
 from holdfast.peers.hermes import journal, merge
-from holdfast.peers.hermes.facts import Facts
-from holdfast.peers.hermes.messages import Message, has_ids
+from holdfast.peers.hermes.facts import HermesFacts
+from holdfast.peers.hermes.messages import HermesMessage, has_ids
 
 NEAR_S = 2.0  # a prompt's times in two places may differ by so much; the web UI cuts some to whole seconds
 
 
-class Rows(Protocol):
+class MessageRows(Protocol):
     """Where a session's rows are read from."""
 
     def places(self, native_id: str) -> list[int]:
         """Its rows in the order they were added."""
         ...
 
-    def message(self, place: int) -> Message | None:
+    def message(self, place: int) -> HermesMessage | None:
         """One of them; None if it cannot be read."""
         ...
 
 
-class Story:
+class HermesConversation:
     """The messages in their order; the database is read once for the plan and once more to tell it."""
 
-    def __init__(self, facts: Facts, db: Rows | None, in_use: bool = False):
+    def __init__(self, facts: HermesFacts, db: MessageRows | None, in_use: bool = False):
         """Work out what belongs where; nothing of the database is held but ids and digests.
 
         `in_use`: as the web UI would show it, without the rows that a compaction put away.
@@ -48,17 +48,17 @@ class Story:
         self.repeats = 0  # partial answers in the sidecar directly behind one that says the same
         self.results: Counter[str] = Counter()  # for each call, how many results will come
         self._db = db
-        self._side: list[Message] = []
+        self._side: list[HermesMessage] = []
         self._rows: list[int] = []
         self._taken_back: dict[int, int] = {}  # rows gone in front of a row that is told; -1: at the end
-        self._plan = merge.Plan({}, {})
+        self._plan = merge.MergePlan({}, {})
         self._pairs: dict[int, int] = {}  # places among the rows: in the sidecar
         self._lost: set[int] = set()  # messages (by identity) that only the backup has
         if not facts.deleted:
             self._side = self._sidecars()
             self._plan_rows()
 
-    def messages(self) -> Iterator[Message | int]:
+    def messages(self) -> Iterator[HermesMessage | int]:
         """Every message once; a number says how many the user took back at that place."""
         yield from self._sides(-1)
         for place, row in enumerate(self._rows):
@@ -71,7 +71,7 @@ class Story:
         if gone := self._taken_back.get(-1):
             yield gone
 
-    def copies(self) -> Iterator[tuple[Message | None, Message | None]]:
+    def copies(self) -> Iterator[tuple[HermesMessage | None, HermesMessage | None]]:
         """Every message once: its row, and its copy in a sidecar or backup; one of them may be missing."""
         for side in self._sides(-1):
             yield None, side
@@ -87,7 +87,9 @@ class Story:
         """Whether any copy has one."""
         return bool(self._rows or self._side)
 
-    def open_turns(self, prompts: dict[str, list[float | None]]) -> Iterator[tuple[journal.Turn, bool]]:
+    def open_turns(
+        self, prompts: dict[str, list[float | None]]
+    ) -> Iterator[tuple[journal.JournaledTurn, bool]]:
         """Turns that were asked for and never settled, and whether their prompt is among `prompts`.
 
         Those that the sidecar and its journal both tell are one. A turn whose stream is in the messages
@@ -105,19 +107,19 @@ class Story:
                 continue  # its journal lacks the end; what was asked and answered is there
             yield turn, said
 
-    def _sidecars(self) -> list[Message]:
+    def _sidecars(self) -> list[HermesMessage]:
         facts = self.facts
-        live = found_facts.messages(facts.live, "sidecar") if facts.live.usable else []
+        live = found_facts.sidecar_messages(facts.live, "sidecar") if facts.live.usable else []
         self.repeats = len(facts.live.messages) - len(live) if facts.live.usable else 0
         if not facts.backup.usable or facts.why_shorter:
             return live
-        backup = found_facts.messages(facts.backup, "backup")
+        backup = found_facts.sidecar_messages(facts.backup, "backup")
         if self.in_use and (until := intent.kept_until(facts.live, facts.backup)) is not None:
             # The backup was made when the rest was taken away: all that came later is the sidecar's.
             backup = [message for message in backup if message.at is None or message.at <= until]
         if facts.live.state == "absent":
             return backup
-        plan = merge.plan(items_of(backup), items_of(live))
+        plan = merge.plan_merge(comparable_all(backup), comparable_all(live))
         old_to_new = {theirs: mine for mine, theirs in plan.pairs.items()}
         lost = [m for n, m in enumerate(backup) if n not in old_to_new and not m.marker]
         self.only_backup = len(lost)
@@ -130,12 +132,12 @@ class Story:
 
     def _plan_rows(self) -> None:
         rows: list[int] = []
-        items: list[merge.Item] = []
+        items: list[merge.ComparableMessage] = []
         summaries: list[int] = []
         gone: list[tuple[int, int]] = []  # place among the rows that are left, row
         spoken: list[bool] = []
         results: list[str | None] = []
-        undone: list[merge.Item] = []
+        undone: list[merge.ComparableMessage] = []
         if self._db is not None:
             for row in self._db.places(self.facts.native_id):
                 message = self._db.message(row)
@@ -144,27 +146,27 @@ class Story:
                     continue
                 if message.undone:
                     gone.append((len(rows), row))
-                    undone.append(item_of(message))
+                    undone.append(comparable(message))
                     continue
                 if self.in_use and message.compacted:
                     continue
                 if message.summary:
                     summaries.append(len(rows))
                 rows.append(row)
-                items.append(item_of(message))
+                items.append(comparable(message))
                 spoken.append(not message.summary)
                 results.append(message.result_of if message.role == "tool" else None)
-        again = set() if self.in_use else merge.copies([item.key for item in items], summaries)
+        again = set() if self.in_use else merge.compaction_copies([item.key for item in items], summaries)
         left = [n for n in range(len(rows)) if n not in again]
         self._leave_out(undone, [items[n] for n in left])
-        side = items_of(self._side)
-        plan = merge.plan([items[n] for n in left], side, rows=True)
+        side = comparable_all(self._side)
+        plan = merge.plan_merge([items[n] for n in left], side, rows=True)
         shared = set(plan.pairs.values())
         alone = [n for place, n in enumerate(left) if place not in shared]
         if cut := {alone[n] for n in self._taken_away([items[n] for n in alone])}:
             gone += [(n, rows[n]) for n in sorted(cut)]
             left = [n for n in left if n not in cut]
-            plan = merge.plan([items[n] for n in left], side, rows=True)
+            plan = merge.plan_merge([items[n] for n in left], side, rows=True)
             shared = set(plan.pairs.values())
         self._rows = [rows[n] for n in left]
         self._plan = plan
@@ -181,31 +183,31 @@ class Story:
         self.only_live = len([m for m in mine if not m.marker and not m.stream])
         self.results.update(self._side[n].result_of or "" for n in only if self._side[n].role == "tool")
 
-    def _leave_out(self, undone: list[merge.Item], rows: list[merge.Item]) -> None:
+    def _leave_out(self, undone: list[merge.ComparableMessage], rows: list[merge.ComparableMessage]) -> None:
         """What only the backup has and the user took back since stays taken back."""
         lost = [n for n, message in enumerate(self._side) if id(message) in self._lost]
         if not self.in_use or not undone or not lost:
             return
-        kept = set(merge.plan(rows, items_of(self._side), rows=True).pairs)
+        kept = set(merge.plan_merge(rows, comparable_all(self._side), rows=True).pairs)
         lost = [n for n in lost if n not in kept]
-        found = merge.plan(undone, [item_of(self._side[n]) for n in lost]).pairs
+        found = merge.plan_merge(undone, [comparable(self._side[n]) for n in lost]).pairs
         back = {lost[n] for n in found}
         self.only_backup -= len(back)
         self._side = [message for n, message in enumerate(self._side) if n not in back]
 
-    def _taken_away(self, items: list[merge.Item]) -> set[int]:
+    def _taken_away(self, items: list[merge.ComparableMessage]) -> set[int]:
         """Which of these rows, that no sidecar has, somebody meant to take away."""
         facts, found = self.facts, set()
-        if (span := intent.cut(facts.live)) is not None:
+        if (span := intent.truncated_span(facts.live)) is not None:
             found = {n for n, item in enumerate(items) if _is_inside(item.at, span)}
         if self.in_use and (until := intent.compressed_until(facts.live)) is not None:
             found |= {n for n, item in enumerate(items) if item.at is not None and item.at <= until}
         if facts.why_shorter == "undo" or (facts.why_shorter and self.in_use):
-            live = found_facts.messages(facts.live, "sidecar")
-            backup = items_of(found_facts.messages(facts.backup, "backup"))
-            kept = set(merge.plan(backup, items_of(live)).pairs.values())
+            live = found_facts.sidecar_messages(facts.live, "sidecar")
+            backup = comparable_all(found_facts.sidecar_messages(facts.backup, "backup"))
+            kept = set(merge.plan_merge(backup, comparable_all(live)).pairs.values())
             gone = [item for n, item in enumerate(backup) if n not in kept]
-            found |= set(merge.plan(items, gone).pairs.values())
+            found |= set(merge.plan_merge(items, gone).pairs.values())
         return found
 
     def _count(self, left: list[int], spoken: list[bool]) -> None:
@@ -217,16 +219,16 @@ class Story:
             self.only_backup -= lent
             self.only_rows += (twin is None or lent) and spoken[n]
 
-    def _sides(self, place: int) -> Iterator[Message]:
+    def _sides(self, place: int) -> Iterator[HermesMessage]:
         for n in self._plan.after.get(place, ()):
             yield self._side[n]
 
-    def _twin(self, place: int) -> Message | None:
+    def _twin(self, place: int) -> HermesMessage | None:
         mine = self._pairs.get(place)
         return None if mine is None else self._side[mine]
 
 
-def _completed(message: Message, twin: Message | None) -> Message:
+def _completed(message: HermesMessage, twin: HermesMessage | None) -> HermesMessage:
     """A row, with what only the sidecar's copy of it tells."""
     if twin is None:
         return message
@@ -238,7 +240,7 @@ def _completed(message: Message, twin: Message | None) -> Message:
     )
 
 
-def _was_said(turn: journal.Turn, prompts: dict[str, list[float | None]]) -> bool:
+def _was_said(turn: journal.JournaledTurn, prompts: dict[str, list[float | None]]) -> bool:
     """Whether the prompt of a turn is a message: the same words, not from before it was asked."""
     times = prompts.get(turn.prompt.strip())
     if times is None:
@@ -246,14 +248,16 @@ def _was_said(turn: journal.Turn, prompts: dict[str, list[float | None]]) -> boo
     return any(at is None or turn.at is None or at >= turn.at - NEAR_S for at in times)
 
 
-def items_of(messages: list[Message]) -> list[merge.Item]:
+def comparable_all(messages: list[HermesMessage]) -> list[merge.ComparableMessage]:
     """As much of messages as is needed to know them again."""
-    return [item_of(message) for message in messages]
+    return [comparable(message) for message in messages]
 
 
-def item_of(message: Message) -> merge.Item:
+def comparable(message: HermesMessage) -> merge.ComparableMessage:
     """The same, of one."""
-    return merge.Item(message.key, message.at, message.weak, has_ids(message), message.role == "user")
+    return merge.ComparableMessage(
+        message.key, message.at, message.weak, has_ids(message), message.role == "user"
+    )
 
 
 def _is_inside(at: float | None, span: tuple[float, float]) -> bool:

@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.peers.hermes import messages, values
-from holdfast.transcripts.row_backups import Table
-from holdfast.transcripts.sqlite_snapshot import Copy, Kept, open_copy, quick_check
+from holdfast.transcripts.row_backups import SessionTable
+from holdfast.transcripts.sqlite_snapshot import SnapshotCache, SqliteSnapshot, open_copy, quick_check
 
 NEWEST = 30  # the newest schema that was read in its source
 
@@ -40,11 +40,17 @@ _HEADER = (
     "cwd",
     "git_branch",
     "git_repo_root",
+    # The schema of the web UI's own repair, which no released hermes-agent has.
+    "workspace",
+    "worktree_path",
+    "worktree_branch",
+    "worktree_repo_root",
     "title",
     "model",
     "profile_name",
 )
 _HEADER_NUMBERS = (
+    "worktree_created_at",
     "started_at",
     "ended_at",
     "message_count",
@@ -61,7 +67,7 @@ _HEADER_NUMBERS = (
 _NEEDED = frozenset({"session_id", "role", "content"})
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class HermesSessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A session's row."""
 
     id: str
@@ -72,10 +78,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         return values.text(self.values.get(name)) or None
 
 
-class Database:
+class HermesDatabase:
     """One state of a database, open for reading."""
 
-    def __init__(self, path: str, copy: Copy, db: apsw.Connection, full: bool = False):
+    def __init__(self, path: str, copy: SqliteSnapshot, db: apsw.Connection, full: bool = False):
         """Read from a private copy of what is at `path`; `full`: messages with all they have."""
         self.path = path
         self.copy = copy
@@ -110,7 +116,7 @@ class Database:
         """What SQLite says against all of it."""
         return quick_check(self._db)
 
-    def headers(self) -> Iterator[Header]:
+    def headers(self) -> Iterator[HermesSessionRow]:
         """All sessions, one by one; rows that cannot be read are left out."""
         for row in self._rows("select rowid from sessions order by rowid"):
             if found := self._header("rowid = ?", row[0]):
@@ -123,7 +129,7 @@ class Database:
             if _plain(row[1]) == source and isinstance(own := _plain(row[0]), str) and own:
                 yield own
 
-    def header(self, native_id: str) -> Header | None:
+    def header(self, native_id: str) -> HermesSessionRow | None:
         """One session's row."""
         return self._header("id = ?", native_id) or self._header(
             "cast(id as blob) = ?", native_id.encode("utf-8", "replace")
@@ -139,7 +145,7 @@ class Database:
                 break
         return found
 
-    def message(self, place: int) -> messages.Message | None:
+    def message(self, place: int) -> messages.HermesMessage | None:
         """One message; None if its row cannot be read."""
         for row in self._rows(self._select, place):
             return _message(dict(zip(self._names, map(_plain, row), strict=True)), place)
@@ -162,7 +168,7 @@ class Database:
         )
         return [text for row in rows if (text := _plain(row[0])) and isinstance(text, str)]
 
-    def _header(self, where: str, value: Any) -> Header | None:
+    def _header(self, where: str, value: Any) -> HermesSessionRow | None:
         texts = [name for name in _HEADER if name in self._sessions]
         numbers = [name for name in _HEADER_NUMBERS if name in self._sessions]
         wanted = [f"cast({_quoted(name)} as blob)" for name in texts] + [_number(name) for name in numbers]
@@ -170,7 +176,7 @@ class Database:
             told = dict(zip((*texts, *numbers), map(_plain, row), strict=True))
             own = told.get("id")
             if isinstance(own, str) and own:
-                return Header(id=own, values=told)
+                return HermesSessionRow(id=own, values=told)
         return None
 
     def _columns(self, table: str) -> set[str]:
@@ -192,31 +198,31 @@ class Database:
                 self.damage.append(words)
 
 
-class Databases:
+class HermesDatabaseCache:
     """Private copies of databases, each made once as long as its original stays the same."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, SnapshotCache] = {}
         self._checked: dict[str, tuple[str, list[str]]] = {}  # by path: the copy, and what is wrong with it
 
-    def kept(self, path: str) -> Kept:
+    def kept(self, path: str) -> SnapshotCache:
         """The copies of one database."""
-        return self._kept.setdefault(path, Kept())
+        return self._kept.setdefault(path, SnapshotCache())
 
     @contextmanager
-    def reading(self, path: str, full: bool = False) -> Iterator[tuple[Database | None, str]]:
+    def reading(self, path: str, full: bool = False) -> Iterator[tuple[HermesDatabase | None, str]]:
         """A database as it is now, or why there is none that can be read."""
         with ExitStack() as stack:
             found, why = None, ""
             try:
                 copy = self.kept(path).copy(path)
                 db = stack.enter_context(closing(open_copy(copy.path)))
-                found = Database(path, copy, db, full)
+                found = HermesDatabase(path, copy, db, full)
             except (OSError, apsw.Error, errors.StoreBusy) as problem:
                 why = " ".join(str(problem).split()) or type(problem).__name__
             yield found, why
 
-    def check(self, db: Database) -> list[str]:
+    def check(self, db: HermesDatabase) -> list[str]:
         """Damage that reading one session may not meet, in SQLite's words.
 
         Words about the search tables do not count: the agent itself stores a NUL in a text, of which newer
@@ -229,7 +235,7 @@ class Databases:
         return known[1]
 
 
-def _message(told: dict[str, Any], place: int) -> messages.Message:
+def _message(told: dict[str, Any], place: int) -> messages.HermesMessage:
     active, compacted = told.pop("active", 1), told.pop("compacted", 0)
     for name in ("tool_calls", *_MORE):
         if isinstance(packed := told.get(name), str):
@@ -238,7 +244,7 @@ def _message(told: dict[str, Any], place: int) -> messages.Message:
             except ValueError:
                 told.pop(name)
     told = {name: value for name, value in told.items() if value is not None}
-    read = messages.read(told, "row", str(place))
+    read = messages.read_message(told, "row", str(place))
     read.compacted = bool(compacted)
     read.undone = not compacted and active == 0
     return read
@@ -265,9 +271,9 @@ MINE = "select ?1"
 
 TABLES = (
     # A parent that is gone is forgotten, as Hermes itself does when it deletes one.
-    Table("sessions", ("id",), "id", loose="parent_session_id"),
-    Table("messages", ("id",), "session_id"),
-    Table(
+    SessionTable("sessions", ("id",), "id", loose="parent_session_id"),
+    SessionTable("messages", ("id",), "session_id"),
+    SessionTable(
         "session_model_usage",
         ("session_id", "model", "billing_provider", "billing_base_url", "billing_mode", "task"),
         "session_id",

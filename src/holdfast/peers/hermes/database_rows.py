@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.peers.hermes import transcript, values
-from holdfast.peers.hermes.database import Header
-from holdfast.peers.hermes.messages import STRUCTURED, Message, bare
+from holdfast.peers.hermes.database import HermesSessionRow
+from holdfast.peers.hermes.messages import STRUCTURED, HermesMessage, strip_wrappers
 
 UNTITLED = "Recovered session"
 
@@ -49,7 +49,7 @@ LISTED = (
 )
 
 
-def message(row: Message) -> dict[str, Any]:
+def message(row: HermesMessage) -> dict[str, Any]:
     """A message of a sidecar, with everything that its row has, or the agent's own transcript."""
     told = row.raw
     made: dict[str, Any] = {"role": row.role, "content": content(told.get("content"), row.role)}
@@ -64,7 +64,7 @@ def message(row: Message) -> dict[str, Any]:
     return made
 
 
-def completed(told: Any, row: Message) -> Any:
+def completed(told: Any, row: HermesMessage) -> Any:
     """A sidecar's copy, with what only its row has; what is there stays as it is."""
     if not isinstance(told, dict):
         return told
@@ -90,19 +90,19 @@ def content(told: Any, role: str) -> Any:
             return told[len(STRUCTURED) :]
     if told is None:
         return ""
-    return bare(told) if role == "user" and isinstance(told, str) else told
+    return strip_wrappers(told) if role == "user" and isinstance(told, str) else told
 
 
-def head(native_id: str, header: Header | None, entry: dict[str, Any]) -> dict[str, Any]:
+def head(native_id: str, header: HermesSessionRow | None, entry: dict[str, Any]) -> dict[str, Any]:
     """A sidecar's fields out of a session's row, and where that is silent out of the index."""
     made: dict[str, Any] = {"session_id": native_id}
     if header is not None:
         told = header.values
-        title, cwd, model = header.word("title"), header.word("cwd"), header.word("model")
+        title, folder, model = header.word("title"), transcript.folder_of_row(header), header.word("model")
         made |= {"title": title} if title else {}
-        made |= {"workspace": cwd, "created_workspace": cwd} if cwd else {}
+        made |= {"workspace": folder, "created_workspace": folder} if folder else {}
         made |= {"model": model} if model else {}
-        made |= transcript.of_row(header)
+        made |= transcript.worktree_fields(header)
         if (started := values.seconds(told.get("started_at"))) is not None:
             made["created_at"] = started
         for name in _COUNTED:

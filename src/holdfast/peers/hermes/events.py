@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.model.event import NewEvent, Origin
 from holdfast.peers.hermes import journal, values
-from holdfast.peers.hermes.messages import Call, Message
+from holdfast.peers.hermes.messages import HermesMessage, HermesToolCall
 from holdfast.transcripts import jsonl as lines
 
 AGENT = "hermes"
@@ -18,7 +18,7 @@ STOPPED = frozenset({"interrupted", "cancelled", "partial"})
 _LONG = re.compile(r"(?=[A-Za-z]*\d)[0-9A-Za-z]{8,}")  # an id that is no counter (`call_1`)
 
 
-class Telling:
+class HermesEventBuilder:
     """One session's messages, one after the other, as events."""
 
     def __init__(self, native_id: str, results: Counter[str]):
@@ -29,11 +29,11 @@ class Telling:
         self.doubled: list[str] = []  # results of a call that had one
         self._native_id = lines.plain(native_id)
         self._coming = Counter(results)
-        self._open: dict[str, Call] = {}
+        self._open: dict[str, HermesToolCall] = {}
         self._ended: set[str] = set()
         self._records: Counter[str] = Counter()
 
-    def message(self, told: Message) -> Iterator[NewEvent]:
+    def message(self, told: HermesMessage) -> Iterator[NewEvent]:
         """What one message says."""
         at, record = values.stamp(told.at), self._record(told.record)
         if told.summary:
@@ -65,7 +65,9 @@ class Telling:
         body = {"text": text.get(why, "messages were taken back"), "code": _SHORTER[why], "messages": count}
         return self._event("notice", body, None, f"{why}:{generation}" if generation else "")
 
-    def turn(self, turn: journal.Turn, said: bool, run: journal.Run | None) -> Iterator[NewEvent]:
+    def turn(
+        self, turn: journal.JournaledTurn, said: bool, run: journal.JournaledRun | None
+    ) -> Iterator[NewEvent]:
         """A turn that never came into the messages: its prompt, and what its run had told."""
         if turn.prompt and not said:
             yield from self._give_up()
@@ -87,13 +89,13 @@ class Telling:
         self._coming.clear()
         yield from self._give_up()
 
-    def _answer(self, told: Message, at: str | None, record: str) -> Iterator[NewEvent]:
+    def _answer(self, told: HermesMessage, at: str | None, record: str) -> Iterator[NewEvent]:
         if told.thinking:
             yield self._event("thinking", {"text": told.thinking}, at, record and f"{record}:thinking")
         if told.marker and told.marker != "partial":
             kind = "notice" if told.marker in STOPPED else "error"
             body: dict[str, Any] = {"text": told.text, "code": told.marker}
-            if cause := values.word(told.raw.get("interruption_cause")):
+            if cause := values.identifier(told.raw.get("interruption_cause")):
                 body["cause"] = cause
             yield self._event(kind, body, at, record)
         elif told.text:
@@ -102,7 +104,7 @@ class Telling:
         for n, call in enumerate(told.calls):
             yield from self._call(call, at, record and f"{record}:{n}")
 
-    def _call(self, call: Call, at: str | None, record: str) -> Iterator[NewEvent]:
+    def _call(self, call: HermesToolCall, at: str | None, record: str) -> Iterator[NewEvent]:
         own = call.id or record
         if own in self._open:
             if _is_unique(own):
@@ -118,7 +120,7 @@ class Telling:
                 own, "ok" if call.ok else "error", call.output or "", at, record and f"{record}:result"
             )
 
-    def _result(self, told: Message, at: str | None, record: str) -> Iterator[NewEvent]:
+    def _result(self, told: HermesMessage, at: str | None, record: str) -> Iterator[NewEvent]:
         own = told.result_of or ""
         self._coming[own] -= own in self._coming
         if not own or own not in self._open:
@@ -126,7 +128,7 @@ class Telling:
                 self.doubled.append(own)
                 return
             self.orphans.append(own)
-            self._open[own] = Call(own, told.tool, {})
+            self._open[own] = HermesToolCall(own, told.tool, {})
         yield self._summary(own, outcome(told), told.text, at, record, told.tool)
 
     def _summary(
@@ -160,7 +162,7 @@ class Telling:
         return NewEvent(kind, body, at, origin=origin)
 
 
-def outcome(told: Message) -> str:
+def outcome(told: HermesMessage) -> str:
     """How a tool's run ended, by the agent's own rules; its result does not say."""
     said = told.text
     if told.disposition == "unknown" or said.startswith(

@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.peers.hermes import journal, sidecar, values
 from holdfast.peers.hermes import values as files
-from holdfast.peers.hermes.database import Database, Header
-from holdfast.peers.hermes.layout import DELETED, Layout
-from holdfast.peers.hermes.messages import Message, bare, card_call, read
+from holdfast.peers.hermes.database import HermesDatabase, HermesSessionRow
+from holdfast.peers.hermes.layout import DELETED, HermesLayout
+from holdfast.peers.hermes.messages import HermesMessage, card_call, read_message, strip_wrappers
 from holdfast.peers.hermes.sidecar import Sidecar
 
 _GENERATION = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")  # uuid4().hex
@@ -28,7 +28,7 @@ _CLEARED: dict[str, Any] = {
 }
 
 
-def of(live: Sidecar, backup: Sidecar) -> str:
+def shrink_reason(live: Sidecar, backup: Sidecar) -> str:
     """Why what the backup has more is gone: `clear`, `undo`, `compress`; empty if nobody meant it."""
     if not live.has_all or not backup.usable:
         return ""
@@ -42,7 +42,7 @@ def of(live: Sidecar, backup: Sidecar) -> str:
     return ""
 
 
-def cut(live: Sidecar) -> tuple[float, float] | None:
+def truncated_span(live: Sidecar) -> tuple[float, float] | None:
     """The times between which the user took messages back; an agent's database may have them still.
 
     From the boundary that was kept to the first message after it, or without end.
@@ -67,7 +67,7 @@ def cut(live: Sidecar) -> tuple[float, float] | None:
 
 def compressed_until(live: Sidecar) -> float | None:
     """Up to when a compaction by hand may have taken messages away; None if there was none."""
-    by_hand = values.word(live.head.get("compression_anchor_mode")).strip().lower() == "manual"
+    by_hand = values.identifier(live.head.get("compression_anchor_mode")).strip().lower() == "manual"
     if live.state != "whole" or not live.messages or not by_hand:
         return None
     told = (values.seconds(live.head.get(name)) for name in ("truncation_watermark", "updated_at"))
@@ -113,7 +113,7 @@ def _is_generation(value: Any) -> bool:
 
 def _is_compressed(live: Sidecar) -> bool:
     head = live.head
-    if values.word(head.get("compression_anchor_mode")).strip().lower() == "manual":
+    if values.identifier(head.get("compression_anchor_mode")).strip().lower() == "manual":
         return True
     if live.state != "whole" or len(live.context) >= len(live.messages):
         return False
@@ -138,25 +138,25 @@ def _predates(live: Sidecar, backup: Sidecar) -> bool:
 GRACE_S = 30.0  # how long the web UI itself waits before it calls a stream dead
 
 
-class Facts(msgspec.Struct, kw_only=True):
+class HermesFacts(msgspec.Struct, kw_only=True):
     """What was found; the doctor stands on it too."""
 
     native_id: str
     live: Sidecar
     backup: Sidecar
     why_shorter: str  # the wish behind what only the backup has; empty: none is known
-    header: Header | None = None
+    header: HermesSessionRow | None = None
     database: str | None = None  # the one that has its row
     transcript: str | None = None  # the agent's file that stands in for its rows
     damage: list[str] = []  # what its databases do not give, in SQLite's words
     unknown_schema: bool = False
     consulted: bool = True  # a database could be asked whether it knows the session
     tombstoned: bool = False
-    turns: list[journal.Turn] = []  # that were asked for and have no end in their journal
+    turns: list[journal.JournaledTurn] = []  # that were asked for and have no end in their journal
     torn_turns: int = 0
     torn_runs: int = 0  # lines of the journals of other runs, where somebody looked at them
-    pending: journal.Turn | None = None  # the one that the sidecar says is under way
-    runs: dict[str, journal.Run] = {}  # what the streams of these turns had told
+    pending: journal.JournaledTurn | None = None  # the one that the sidecar says is under way
+    runs: dict[str, journal.JournaledRun] = {}  # what the streams of these turns had told
 
     @property
     def deleted(self) -> bool:
@@ -170,46 +170,46 @@ class Facts(msgspec.Struct, kw_only=True):
         return self.header is not None or self.live.state != "absent" or self.backup.state != "absent"
 
 
-def gather(
-    layout: Layout, native_id: str, db: Database | None, deleted: frozenset[str] | None = None
-) -> Facts:
+def read_facts(
+    layout: HermesLayout, native_id: str, db: HermesDatabase | None, deleted: frozenset[str] | None = None
+) -> HermesFacts:
     """Read what the files and one database have of a session; `deleted`: the tombstones, if known."""
     path = layout.sidecar(native_id)
     live = sidecar.load(path) if path else Sidecar(path="", state="absent")
     backup = sidecar.load(f"{path}.bak") if path else Sidecar(path="", state="absent")
     header = db.header(native_id) if db is not None else None
-    turns, torn = journal.turns(layout.turn_journals(native_id), native_id)
-    facts = Facts(
+    turns, torn = journal.read_turns(layout.turn_journals(native_id), native_id)
+    facts = HermesFacts(
         native_id=native_id,
         live=live,
         backup=backup,
-        why_shorter=of(live, backup),
+        why_shorter=shrink_reason(live, backup),
         header=header,
         database=db.path if db is not None and header is not None else None,
         tombstoned=native_id in (deleted_ids(layout) if deleted is None else deleted),
         torn_turns=torn,
     )
-    facts.pending = pending(live)
+    facts.pending = pending_turn(live)
     facts.turns = [turn for turn in turns if not turn.ended and turn.prompt]
     streams = {turn.stream for turn in facts.turns} | ({facts.pending.stream} if facts.pending else set())
     for run_path in layout.run_journals(native_id):
         stream = os.path.basename(run_path)[: -len(".jsonl")]
         if stream in streams:
-            facts.runs[stream] = journal.run(run_path, native_id)
+            facts.runs[stream] = journal.read_run(run_path, native_id)
     return facts
 
 
-def deleted_ids(layout: Layout) -> frozenset[str]:
+def deleted_ids(layout: HermesLayout) -> frozenset[str]:
     """The sessions that the web UI has a tombstone of."""
     return tombstones(layout) or frozenset()
 
 
-def tombstones(layout: Layout) -> frozenset[str] | None:
+def tombstones(layout: HermesLayout) -> frozenset[str] | None:
     """The same; None if there are some and they cannot be read."""
     if layout.folder is None:
         return frozenset()
     try:
-        with files.opened(os.path.join(layout.folder, DELETED)) as file:
+        with files.open_file(os.path.join(layout.folder, DELETED)) as file:
             told = values.parse(file.read())
     except FileNotFoundError:
         return frozenset()
@@ -219,29 +219,29 @@ def tombstones(layout: Layout) -> frozenset[str] | None:
     return frozenset(own for own in ids if isinstance(own, str)) if isinstance(ids, list) else None
 
 
-def messages(side: Sidecar, source: str) -> list[Message]:
+def sidecar_messages(side: Sidecar, source: str) -> list[HermesMessage]:
     """The messages of a sidecar, with the tool cards that are nowhere else."""
     found = [
-        read(told if isinstance(told, dict) else {"value": told}, source, str(place))
+        read_message(told if isinstance(told, dict) else {"value": told}, source, str(place))
         for place, told in enumerate(side.messages)
     ]
     known = {call.id for message in found for call in message.calls}
     for place, card in enumerate(side.cards):
         if not isinstance(card, dict):
             continue
-        at, own = card.get("assistant_msg_idx"), values.word(card.get("tid"))
+        at, own = card.get("assistant_msg_idx"), values.identifier(card.get("tid"))
         if type(at) is not int or not 0 <= at < len(found) or own in known:
             continue
         anchor = found[at]
         if anchor.raw.get("tool_calls") or (not own and not card.get("_recovered_from_run_journal")):
             continue
         anchor.calls = [*anchor.calls, card_call(card, own or f"card-{place}")]
-    return without_repeats(found)
+    return drop_repeated_partials(found)
 
 
-def without_repeats(found: list[Message]) -> list[Message]:
+def drop_repeated_partials(found: list[HermesMessage]) -> list[HermesMessage]:
     """One of each row of partial answers that say the same; thousands of them were seen (#2592)."""
-    kept: list[Message] = []
+    kept: list[HermesMessage] = []
     for message in found:
         last = kept[-1] if kept else None
         if (
@@ -254,20 +254,23 @@ def without_repeats(found: list[Message]) -> list[Message]:
     return kept
 
 
-def _shown(message: Message) -> list[Any]:
+def _shown(message: HermesMessage) -> list[Any]:
     return [
         message.key,
         *((call.name, call.input, call.done, call.ok, call.output) for call in message.calls),
     ]
 
 
-def pending(live: Sidecar) -> journal.Turn | None:
+def pending_turn(live: Sidecar) -> journal.JournaledTurn | None:
     """The prompt that a sidecar says is being answered."""
     if not live.usable:
         return None
-    prompt, stream = live.head.get("pending_user_message"), values.word(live.head.get("active_stream_id"))
-    said = bare(values.text(prompt))
+    prompt, stream = (
+        live.head.get("pending_user_message"),
+        values.identifier(live.head.get("active_stream_id")),
+    )
+    said = strip_wrappers(values.text(prompt))
     if not said and not stream:
         return None
     started = values.seconds(live.head.get("pending_started_at"))
-    return journal.Turn(id=f"pending:{stream}", prompt=said, at=started, stream=stream)
+    return journal.JournaledTurn(id=f"pending:{stream}", prompt=said, at=started, stream=stream)

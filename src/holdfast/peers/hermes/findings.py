@@ -7,67 +7,67 @@ from typing import Any
 import msgspec
 
 from holdfast.peers.hermes import inspect
-from holdfast.peers.hermes.conversation import Story
-from holdfast.peers.hermes.messages import read
-from holdfast.peers.hermes.session_state import Chart
+from holdfast.peers.hermes.conversation import HermesConversation
+from holdfast.peers.hermes.messages import read_message
+from holdfast.peers.hermes.session_state import SessionState
 from holdfast.peers.hermes.sidecar import Sidecar
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 
-def symptoms(chart: Chart) -> list[Problem]:
+def session_problems(chart: SessionState) -> list[TranscriptProblem]:
     """Everything that is not as it should be; the folder as a whole is looked at elsewhere."""
     facts = chart.facts
     if facts.deleted:
         if facts.header is None and facts.backup.state == "absent":
             return []
         text = "it was deleted in the web UI; what is left of it stays deleted"
-        return [Problem("deleted_tombstone", text, {"database": facts.database})]
+        return [TranscriptProblem("deleted_tombstone", text, {"database": facts.database})]
     found = [
-        *inspect.files(facts),
-        *inspect.copies(facts, _story(chart)),
-        *inspect.streams(facts, _turns(chart), chart.now),
+        *inspect.file_problems(facts),
+        *inspect.copy_problems(facts, _story(chart)),
+        *inspect.stream_problems(facts, _turns(chart), chart.now),
         *_orphans(facts.live),
     ]
     foreign = any(problem.code == "foreign_file" for problem in found)  # a matter of the folder
     return [problem for problem in found if problem.code != "run_still_open" and not foreign]
 
 
-def name(problem: Problem) -> tuple[str, str]:
+def problem_key(problem: TranscriptProblem) -> tuple[str, str]:
     """What tells a problem from the others of its session."""
-    return problem.code, part(problem)
+    return problem.code, problem_part(problem)
 
 
-def part(problem: Problem) -> str:
+def problem_part(problem: TranscriptProblem) -> str:
     """What tells it from others of its code."""
     return str(problem.evidence.get("turn", "")) if problem.code == "journal_pending_turn" else ""
 
 
-def _story(chart: Chart) -> Story:
+def _story(chart: SessionState) -> HermesConversation:
     """Its copies put together; of a single one that repeats nothing there is nothing to say."""
     facts = chart.facts
     alone = not chart.rows and facts.backup.state == "absent" and facts.live.state == "whole"
     if alone and not any(isinstance(told, dict) and told.get("_partial") for told in facts.live.messages):
         absent = Sidecar(path=facts.live.path, state="absent")
-        return Story(msgspec.structs.replace(facts, live=absent), None)
+        return HermesConversation(msgspec.structs.replace(facts, live=absent), None)
     return chart.story()
 
 
-def _turns(chart: Chart) -> list[Any]:
+def _turns(chart: SessionState) -> list[Any]:
     return [turn for turn, _ in chart.turns() if not inspect.is_fresh(turn, chart.now)]
 
 
-def _orphans(live: Sidecar) -> list[Problem]:
+def _orphans(live: Sidecar) -> list[TranscriptProblem]:
     if live.state != "whole":
         return []
-    calls = orphans(live.context or live.messages)
+    calls = orphan_results(live.context or live.messages)
     if not calls:
         return []
     text = "results of tools whose calls are nowhere would be sent to the model, which may refuse them"
     shown = {"calls": [call for _, call in calls[:20]], "count": len(calls)}
-    return [Problem("orphan_tool_row", text, shown)]
+    return [TranscriptProblem("orphan_tool_row", text, shown)]
 
 
-def orphans(messages: list[Any]) -> list[tuple[int, str]]:
+def orphan_results(messages: list[Any]) -> list[tuple[int, str]]:
     """The places of results whose call is not before them, and what they say they answer."""
     if not any(isinstance(told, dict) and told.get("role") == "tool" for told in messages):
         return []
@@ -76,7 +76,7 @@ def orphans(messages: list[Any]) -> list[tuple[int, str]]:
     for place, told in enumerate(messages):
         if not isinstance(told, dict):
             continue
-        message = read(told, "sidecar", str(place))
+        message = read_message(told, "sidecar", str(place))
         if message.role == "tool" and (not message.result_of or message.result_of not in called):
             found.append((place, message.result_of or ""))
         called.update(call.id for call in message.calls if call.id)

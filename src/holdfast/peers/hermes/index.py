@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.peers.hermes import values
-from holdfast.peers.hermes.messages import read
+from holdfast.peers.hermes.messages import read_message
 from holdfast.peers.hermes.sidecar import Sidecar
 
 # In the order in which the web UI writes them, with what it takes where a file is silent.
@@ -63,10 +63,10 @@ _COPIED: dict[str, Any] = {
 _WORKTREE = ("worktree_path", "worktree_branch", "worktree_repo_root", "worktree_created_at")
 
 
-def entry(native_id: str, side: Sidecar) -> dict[str, Any]:
+def index_entry(native_id: str, side: Sidecar) -> dict[str, Any]:
     """What the index should say of a session."""
     head = side.head
-    told = [read(one, "sidecar", "") for one in side.messages if isinstance(one, dict)]
+    told = [read_message(one, "sidecar", "") for one in side.messages if isinstance(one, dict)]
     times = [message.at for message in told if message.at]
     made: dict[str, Any] = {"session_id": native_id}
     made |= {name: head.get(name, default) for name, default in _COPIED.items()}
@@ -83,7 +83,7 @@ def entry(native_id: str, side: Sidecar) -> dict[str, Any]:
     return made
 
 
-def rebuilt(
+def rebuild_index(
     listed: list[Any],
     gone: Iterable[str],
     fresh: Iterable[str],
@@ -93,7 +93,7 @@ def rebuilt(
     dropped, wanted = set(gone), dict.fromkeys(fresh)
     kept: list[Any] = []
     for old in listed:
-        own = values.word(old.get("session_id")) if isinstance(old, dict) else ""
+        own = values.identifier(old.get("session_id")) if isinstance(old, dict) else ""
         if own in dropped:
             continue
         if own in wanted:
@@ -109,4 +109,4 @@ def rebuilt(
 
 def encode(value: Any, indent: int | None = None) -> bytes:
     """JSON as the web UI writes it; halves of characters become marks."""
-    return values.whole(json.dumps(value, ensure_ascii=False, indent=indent)).encode()
+    return values.replace_lone_surrogates(json.dumps(value, ensure_ascii=False, indent=indent)).encode()

@@ -9,11 +9,11 @@ import msgspec
 
 from holdfast.model.event import NewEvent
 from holdfast.peers.hermes import journal, values
-from holdfast.peers.hermes.conversation import Story
-from holdfast.peers.hermes.events import Telling
-from holdfast.peers.hermes.facts import GRACE_S, Facts
+from holdfast.peers.hermes.conversation import HermesConversation
+from holdfast.peers.hermes.events import HermesEventBuilder
+from holdfast.peers.hermes.facts import GRACE_S, HermesFacts
 from holdfast.peers.hermes.layout import session_id
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 # With these, what is stored is all there and would be gone on with; the rest is a loss or a doubt.
 HARMLESS = frozenset(
@@ -21,7 +21,7 @@ HARMLESS = frozenset(
 )
 
 
-class Tally(msgspec.Struct):
+class TurnProgress(msgspec.Struct):
     """How far a conversation has come, counted from its events."""
 
     turns: int = 0
@@ -51,33 +51,37 @@ class Tally(msgspec.Struct):
 
 
 def problems(
-    story: Story, telling: Telling, tally: Tally, turns: list[journal.Turn], now: float
-) -> list[Problem]:
+    story: HermesConversation,
+    telling: HermesEventBuilder,
+    tally: TurnProgress,
+    turns: list[journal.JournaledTurn],
+    now: float,
+) -> list[TranscriptProblem]:
     """Everything that is wrong, the stores first, then the conversation."""
     facts = story.facts
     if facts.deleted:
         text = "it was deleted in the web UI; what is left of it stays deleted"
-        return [Problem("deleted_tombstone", text, {"database": facts.database})]
+        return [TranscriptProblem("deleted_tombstone", text, {"database": facts.database})]
     return [
         *_stores(facts, story),
-        *files(facts),
-        *copies(facts, story),
-        *streams(facts, turns, now),
+        *file_problems(facts),
+        *copy_problems(facts, story),
+        *stream_problems(facts, turns, now),
         *_conversation(facts, telling, tally, now),
     ]
 
 
-def is_sound(problems: Iterable[Problem]) -> bool:
+def is_sound(problems: Iterable[TranscriptProblem]) -> bool:
     """Whether nothing of it would be lost or done again by going on."""
     return all(problem.code in HARMLESS for problem in problems)
 
 
-def is_fresh(turn: journal.Turn, now: float) -> bool:
+def is_fresh(turn: journal.JournaledTurn, now: float) -> bool:
     """Whether a turn began so lately that it may well be under way."""
     return turn.at is not None and now - turn.at < GRACE_S
 
 
-def _stores(facts: Facts, story: Story) -> list[Problem]:
+def _stores(facts: HermesFacts, story: HermesConversation) -> list[TranscriptProblem]:
     found = []
     if facts.damage or story.lost_rows:
         text = "its database cannot be read in full"
@@ -89,7 +93,7 @@ def _stores(facts: Facts, story: Story) -> list[Problem]:
     return found
 
 
-def files(facts: Facts) -> list[Problem]:
+def file_problems(facts: HermesFacts) -> list[TranscriptProblem]:
     """What is wrong with each of its files by itself."""
     found = []
     live, path = facts.live, facts.live.path
@@ -115,15 +119,17 @@ def files(facts: Facts) -> list[Problem]:
         text = f"{'a line' if lines == 1 else f'{lines:,} lines'} of its journals cannot be read"
         found.append(_problem("journal_torn", text, lines=lines))
     if (other := live.other_id(session_id(path.rpartition("/")[2]) or "")) is not None:
-        text = f"its sidecar says that it is session {values.whole(other)[:200]}"
-        found.append(_problem("session_id_mismatch", text, path=path, session_id=values.whole(other)))
+        text = f"its sidecar says that it is session {values.replace_lone_surrogates(other)[:200]}"
+        found.append(
+            _problem("session_id_mismatch", text, path=path, session_id=values.replace_lone_surrogates(other))
+        )
     elif live.nameless:
         text = "its sidecar does not say which session it is"
         found.append(_problem("session_id_mismatch", text, path=path, session_id=None))
     return found
 
 
-def copies(facts: Facts, story: Story) -> list[Problem]:
+def copy_problems(facts: HermesFacts, story: HermesConversation) -> list[TranscriptProblem]:
     """Where its copies do not say the same."""
     found = []
     live, backup = facts.live, facts.backup
@@ -175,7 +181,9 @@ def copies(facts: Facts, story: Story) -> list[Problem]:
     return found
 
 
-def streams(facts: Facts, turns: list[journal.Turn], now: float) -> list[Problem]:
+def stream_problems(
+    facts: HermesFacts, turns: list[journal.JournaledTurn], now: float
+) -> list[TranscriptProblem]:
     """Turns that never came to an end."""
     found = []
     pending = facts.pending
@@ -193,7 +201,9 @@ def streams(facts: Facts, turns: list[journal.Turn], now: float) -> list[Problem
     return found
 
 
-def _conversation(facts: Facts, telling: Telling, tally: Tally, now: float) -> list[Problem]:
+def _conversation(
+    facts: HermesFacts, telling: HermesEventBuilder, tally: TurnProgress, now: float
+) -> list[TranscriptProblem]:
     found = []
     if telling.orphans:
         text = "results of tools whose calls are nowhere"
@@ -221,5 +231,5 @@ def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count:,} messages"
 
 
-def _problem(code: str, text: str, **evidence: Any) -> Problem:
-    return Problem(code, text, evidence)
+def _problem(code: str, text: str, **evidence: Any) -> TranscriptProblem:
+    return TranscriptProblem(code, text, evidence)

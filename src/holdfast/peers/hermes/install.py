@@ -15,34 +15,34 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
-from holdfast.doctor.files import mark
-from holdfast.doctor.plan import Diagnosis, FileStep, Finding, Progress
+from holdfast.doctor.files import digest_file
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, FileStep, Progress
 from holdfast.peers.hermes import findings as actions
 from holdfast.peers.hermes import index, journal, merge, repair, sessions_folder, sidecar, values
 from holdfast.peers.hermes import sessions_folder as listing
-from holdfast.peers.hermes.conversation import items_of
-from holdfast.peers.hermes.database import NEWEST, Database, Databases
-from holdfast.peers.hermes.findings import part, symptoms
+from holdfast.peers.hermes.conversation import comparable_all
+from holdfast.peers.hermes.database import NEWEST, HermesDatabase, HermesDatabaseCache
+from holdfast.peers.hermes.findings import problem_part, session_problems
 from holdfast.peers.hermes.layout import DELETED, INDEX
-from holdfast.peers.hermes.repair import remedy
-from holdfast.peers.hermes.session_state import Chart, Charting
-from holdfast.peers.hermes.sessions_folder import Census
-from holdfast.peers.hermes.sidecar import State
+from holdfast.peers.hermes.repair import repair_session
+from holdfast.peers.hermes.session_state import SessionState, SessionStateReader
+from holdfast.peers.hermes.sessions_folder import SessionsFolder
+from holdfast.peers.hermes.sidecar import SidecarState
 from holdfast.process import identity, open_files
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 
 _OWNER = re.compile(r"\.tmp(?:\.recovery)?\.(\d{1,9})\.\d+$")
 _SESSION = re.compile(r"([0-9A-Za-z_-]{1,200})(?:\.json(?:\.bak|\.reconcile|\.recover)?)?\.tmp(?:\..*)?")
 YOUNG_S = 3600.0  # after so long the web UI itself sweeps them
 
 
-def session_of(name: str) -> str | None:
+def session_of_temp_file(name: str) -> str | None:
     """The session that such a file was for."""
     found = _SESSION.fullmatch(name)
     return found[1] if found and not name.startswith("_") else None
 
 
-def is_spare(path: str, chart: Chart | None) -> bool:
+def is_redundant(path: str, chart: SessionState | None) -> bool:
     """Whether nobody writes it any more, and every message in it is in another copy too."""
     return not _is_written(path) and _says_nothing_new(path, chart)
 
@@ -56,7 +56,7 @@ def _is_written(path: str) -> bool:
     return owner is not None and age < YOUNG_S and identity.started(int(owner[1])) is not None
 
 
-def _says_nothing_new(path: str, chart: Chart | None) -> bool:
+def _says_nothing_new(path: str, chart: SessionState | None) -> bool:
     side = sidecar.load(path)
     if side.state == "unreadable":
         return False
@@ -65,12 +65,12 @@ def _says_nothing_new(path: str, chart: Chart | None) -> bool:
     if chart is None:
         return False
     copies = [
-        repair.listed(chart.facts.live.messages),
-        repair.listed(chart.facts.backup.messages),
-        items_of(chart.rows),
+        repair.comparable_raw(chart.facts.live.messages),
+        repair.comparable_raw(chart.facts.backup.messages),
+        comparable_all(chart.rows),
     ]
-    mine = repair.listed(side.messages)
-    return any(not merge.plan(copy, mine).after for copy in copies)
+    mine = repair.comparable_raw(side.messages)
+    return any(not merge.plan_merge(copy, mine).after for copy in copies)
 
 
 # --- Whether the web UI or its agent is at work on an install, and how that is known.
@@ -78,7 +78,7 @@ def _says_nothing_new(path: str, chart: Chart | None) -> bool:
 _WORDS = ("hermes", "server.py")
 
 
-def signs(layout: Census) -> list[str]:
+def running_signs(layout: SessionsFolder) -> list[str]:
     """One sentence for each process that was found."""
     found = [sign for path in layout.databases() for sign in open_files.database_open_in(path)]
     journals = [path for paths in layout.shards.values() for path in paths]
@@ -89,7 +89,7 @@ def signs(layout: Census) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _writers(layout: Census) -> list[str]:
+def _writers(layout: SessionsFolder) -> list[str]:
     """Processes that began a turn, did not end it, and live; a journal's name has its writer's pid."""
     found = []
     for own, paths in layout.shards.items():
@@ -99,13 +99,13 @@ def _writers(layout: Census) -> list[str]:
                 continue
             command = open_files.command(int(pid))
             if any(word in command for word in _WORDS) and any(
-                not turn.ended for turn in journal.turns([path])[0]
+                not turn.ended for turn in journal.read_turns([path])[0]
             ):
                 found.append(f"process {pid} ({command}) is answering in session {own}")
     return found
 
 
-def _servers(layout: Census) -> list[str]:
+def _servers(layout: SessionsFolder) -> list[str]:
     """Servers of the web UI whose state folder is this one, as far as we may look at them."""
     if layout.folder is None or not os.path.isdir("/proc/self"):
         return []
@@ -150,20 +150,20 @@ class HermesInstall:
     target = "hermes"
 
     def __init__(self, path: str, env: Mapping[str, str]):
-        layout = Census(path)
+        layout = SessionsFolder(path)
         if layout.folder is None or not (layout.databases() or layout.has_sessions()):
             raise errors.NotFound(
                 f"there is no Hermes at {path}", hint="give its home, which has state.db or webui in it"
             )
         self._root = path
         self.path = os.path.realpath(layout.home or layout.folder)
-        self._databases = Databases()
+        self._databases = HermesDatabaseCache()
         self._held = ExitStack()
-        self._charting: Charting | None = None
+        self._charting: SessionStateReader | None = None
 
     def look(self, progress: Progress | None = None) -> Diagnosis:
         """All findings and the steps that would mend them; nothing is changed by it, nor any time."""
-        found = _Look(self._open(), self)
+        found = _HermesScan(self._open(), self)
         found.stores()
         found.sessions(progress)
         found.folder()
@@ -174,41 +174,41 @@ class HermesInstall:
 
     def running(self) -> list[str]:
         """For each sign that the program runs on these files, one sentence that says how it is known."""
-        return signs(Census(self._root))
+        return running_signs(SessionsFolder(self._root))
 
     def mended(self, native_id: str, wanted: str) -> bytes:
         """What that session's sidecar should hold; PlanChanged if that is not what was planned."""
         charting = self._charting or self._open()
-        data = remedy(charting.chart(native_id)).data
+        data = repair_session(charting.chart(native_id)).data
         if data is None or _digest(data) != wanted:
             raise errors.PlanChanged(f"session {native_id} has changed since; nothing was done")
         return data
 
-    def _open(self) -> Charting:
+    def _open(self) -> SessionStateReader:
         """Everything as it is now; kept, because the steps of a plan are worked out again one by one."""
         self._held.close()
-        layout = Census(self._root)
-        opened: list[tuple[str, Database | None, str]] = []
+        layout = SessionsFolder(self._root)
+        opened: list[tuple[str, HermesDatabase | None, str]] = []
         for path in layout.databases():
             db, why = self._held.enter_context(self._databases.reading(path, full=True))
             opened.append((path, db, why))
-        self._charting = Charting(layout, opened, time.time())
+        self._charting = SessionStateReader(layout, opened, time.time())
         return self._charting
 
-    def damage(self, db: Database) -> list[str]:
+    def damage(self, db: HermesDatabase) -> list[str]:
         """What SQLite says against a database."""
         return self._databases.check(db)
 
 
-class _Look:
+class _HermesScan:
     """Findings and steps while they are gathered."""
 
-    def __init__(self, charting: Charting, install: HermesInstall):
-        self.findings: list[Finding] = []
+    def __init__(self, charting: SessionStateReader, install: HermesInstall):
+        self.findings: list[DoctorFinding] = []
         self.steps: list[FileStep] = []
         self.charting = charting
         self._install = install
-        self._odd: dict[str, State] = {}  # sidecars that are not whole
+        self._odd: dict[str, SidecarState] = {}  # sidecars that are not whole
         self._misnamed: dict[str, str] = {}
         self._changed: dict[str, bytes] = {}  # sessions that get other bytes, and what the index says then
 
@@ -216,21 +216,27 @@ class _Look:
         """Databases that cannot be read, or are of a kind that nobody knows; tombstones likewise."""
         if self.charting.deleted is None:
             text = "the list of deleted sessions cannot be read; no session that has no file is made again"
-            self._tell(Problem("tombstones_corrupt", text, {"name": DELETED}), DELETED)
+            self._tell(TranscriptProblem("tombstones_corrupt", text, {"name": DELETED}), DELETED)
         for path, db, why in self.charting.opened:
             name = os.path.relpath(path, self._install.path)
             if db is None or (db.damage and not db.readable):
                 why = why or (db.damage[0] if db is not None else "")
-                self._tell(Problem("store_damaged", f"it cannot be read: {why}", {"path": path}), name)
+                self._tell(
+                    TranscriptProblem("store_damaged", f"it cannot be read: {why}", {"path": path}), name
+                )
             elif not db.readable:
                 text = "it has not the tables of hermes-agent; nothing is taken from it"
-                self._tell(Problem("schema_unknown", text, {"path": path}), name)
+                self._tell(TranscriptProblem("schema_unknown", text, {"path": path}), name)
             elif not db.known:
-                version = values.whole(str(db.version()))
+                version = values.replace_lone_surrogates(str(db.version()))
                 text = f"its schema {version} is not one of those up to {NEWEST}; nothing is taken from it"
-                self._tell(Problem("schema_unknown", text, {"path": path, "version": version}), name)
+                self._tell(
+                    TranscriptProblem("schema_unknown", text, {"path": path, "version": version}), name
+                )
             elif said := self._install.damage(db):
-                self._tell(Problem("store_damaged", "SQLite says that it is damaged", {"said": said}), name)
+                self._tell(
+                    TranscriptProblem("store_damaged", "SQLite says that it is damaged", {"said": said}), name
+                )
 
     def sessions(self, progress: Progress | None) -> None:
         """Each session by itself; only what is wrong with it is kept."""
@@ -248,10 +254,15 @@ class _Look:
         gone: list[str] = []
         mended: list[str] = []
         fresh = dict.fromkeys(self._changed)
-        for problem in sessions_folder.problems(layout, self._odd, self._misnamed, self.charting.knows):
+        for problem in sessions_folder.folder_problems(
+            layout, self._odd, self._misnamed, self.charting.knows
+        ):
             if problem.code == "foreign_file":
                 for name in problem.evidence["names"]:
-                    self._tell(Problem(problem.code, "it is no session of the web UI", {"name": name}), name)
+                    self._tell(
+                        TranscriptProblem(problem.code, "it is no session of the web UI", {"name": name}),
+                        name,
+                    )
             elif problem.code == "tmp_litter":
                 self._litter(problem)
             else:
@@ -264,42 +275,42 @@ class _Look:
 
     def _session(self, own: str) -> None:
         chart = self.charting.chart(own, full=False)
-        if chart.in_step and symptoms(chart):
+        if chart.in_step and session_problems(chart):
             chart = self.charting.chart(own)
         live = chart.facts.live
         if live.state not in ("whole", "absent"):
             self._odd[own] = live.state
         if (other := live.other_id(own)) is not None:
             self._misnamed[own] = values.text(other)
-        found = remedy(chart)
+        found = repair_session(chart)
         if live.nameless and found.data is None:
             self._misnamed[own] = ""  # nothing that an index could list
         ids = []
         for problem in found.found:
-            done = (problem.code, part(problem)) in found.mended
+            done = (problem.code, problem_part(problem)) in found.mended
             told = self._tell(problem, own, actions.ACTIONS.get(problem.code) if done else None)
             ids += [told] if done else []
         if found.data is not None:
             digest = _digest(found.data)
             content = partial(self._install.mended, own, digest)
             self._put(live.path, content, ids, digest)
-            after = index.entry(own, sidecar.read(live.path, found.data))
+            after = index.index_entry(own, sidecar.read(live.path, found.data))
             self._changed[own] = index.encode(after)
 
-    def _litter(self, problem: Problem) -> None:
+    def _litter(self, problem: TranscriptProblem) -> None:
         layout = self.charting.layout
         assert layout.folder is not None
         names = problem.evidence["names"]
         spare = []
         for name in names:
-            own = session_of(name)
+            own = session_of_temp_file(name)
             path = os.path.join(layout.folder, name)
-            if is_spare(path, self.charting.chart(own) if own else None):
+            if is_redundant(path, self.charting.chart(own) if own else None):
                 spare.append(path)
         action = actions.ACTIONS["tmp_litter"] if spare else None
         told = self._tell(problem, f"{os.path.basename(layout.folder)}/", action)
         for path in spare:
-            self.steps.append(FileStep(path=path, before=mark(path), content=None, findings=(told,)))
+            self.steps.append(FileStep(path=path, before=digest_file(path), content=None, findings=(told,)))
 
     def _index(self, gone: list[str], fresh: list[str], mended: list[str]) -> None:
         layout = self.charting.layout
@@ -307,13 +318,13 @@ class _Look:
         path = os.path.join(layout.folder, INDEX)
         data = partial(self._rebuilt, gone, fresh)
         digest = _digest(data())
-        if (before := mark(path)) is None or before.sha256 != digest:
+        if (before := digest_file(path)) is None or before.sha256 != digest:
             self._put(path, data, mended, digest)
 
     def _rebuilt(self, gone: list[str], fresh: list[str]) -> bytes:
         layout = self.charting.layout
-        listed = listing.whole(layout) if INDEX in layout.listed else []
-        return index.rebuilt(listed, gone, fresh, self._entry)
+        listed = listing.all_entries(layout) if INDEX in layout.listed else []
+        return index.rebuild_index(listed, gone, fresh, self._entry)
 
     def _entry(self, own: str) -> dict[str, Any] | None:
         """What the index will say of a session."""
@@ -322,22 +333,22 @@ class _Look:
             return made
         path = self.charting.layout.sidecar(own)
         side = sidecar.load(path) if path is not None else None
-        return index.entry(own, side) if side is not None and side.state == "whole" else None
+        return index.index_entry(own, side) if side is not None and side.state == "whole" else None
 
     def _put(self, path: str, content: Callable[[], bytes], ids: list[str], digest: str) -> None:
-        before = mark(path)
+        before = digest_file(path)
         self.steps.append(
             FileStep(path=path, before=before, content=content, findings=tuple(ids), says=digest)
         )
 
-    def _tell(self, problem: Problem, subject: str, action: str | None = None) -> str:
-        finding = Finding(
+    def _tell(self, problem: TranscriptProblem, subject: str, action: str | None = None) -> str:
+        finding = DoctorFinding(
             code=problem.code,
             subject=subject,
             text=problem.text,
             action=action,
             evidence={name: _told(value) for name, value in problem.evidence.items()},
-            part=values.whole(part(problem)),
+            part=values.replace_lone_surrogates(problem_part(problem)),
         )
         self.findings.append(finding)
         return finding.id
@@ -346,8 +357,8 @@ class _Look:
 def _told(value: Any) -> Any:
     """A value as a finding can hold it: with marks for halves of characters."""
     if isinstance(value, str):
-        return values.whole(value)
-    return json.loads(values.whole(json.dumps(values.storable(value), ensure_ascii=False)))
+        return values.replace_lone_surrogates(value)
+    return json.loads(values.replace_lone_surrogates(json.dumps(values.storable(value), ensure_ascii=False)))
 
 
 def _digest(data: bytes) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 
 from holdfast.peers.hermes import inspect, journal, values
 from holdfast.peers.hermes.conversation import NEAR_S
-from holdfast.peers.hermes.messages import read
-from holdfast.peers.hermes.session_state import Chart
-from holdfast.peers.hermes.sidecar import PENDING, Body
+from holdfast.peers.hermes.messages import read_message
+from holdfast.peers.hermes.session_state import SessionState
+from holdfast.peers.hermes.sidecar import NO_PENDING_TURN, SidecarDraft
 
 INTERRUPTED = (
     "**Response interrupted.**\n\nThe web UI stopped while this turn was being answered. "
@@ -16,16 +16,22 @@ INTERRUPTED = (
 )
 
 
-def recover(chart: Chart, body: Body) -> None:
+def recover(chart: SessionState, body: SidecarDraft) -> None:
     """Every turn that began long enough ago; what is pending no more is cleared."""
     for turn, said in chart.turns():
         if not inspect.is_fresh(turn, chart.now):
             _recover(body, turn, said, chart.facts.runs.get(turn.stream), turn is chart.facts.pending)
     if chart.facts.pending is not None:
-        body.head.update(PENDING)
+        body.head.update(NO_PENDING_TURN)
 
 
-def _recover(body: Body, turn: journal.Turn, said: bool, run: journal.Run | None, pending: bool) -> None:
+def _recover(
+    body: SidecarDraft,
+    turn: journal.JournaledTurn,
+    said: bool,
+    run: journal.JournaledRun | None,
+    pending: bool,
+) -> None:
     began = turn.at or values.seconds(body.head.get("updated_at")) or 0.0
     at = len(body.messages) if pending else _place(body, began)
     known = _answers(body, turn, said, at)
@@ -48,7 +54,7 @@ def _recover(body: Body, turn: journal.Turn, said: bool, run: journal.Run | None
     body.cards += cards
 
 
-def _prompt(body: Body, turn: journal.Turn, began: float, pending: bool) -> dict[str, Any]:
+def _prompt(body: SidecarDraft, turn: journal.JournaledTurn, began: float, pending: bool) -> dict[str, Any]:
     made: dict[str, Any] = {"role": "user", "content": turn.prompt, "timestamp": int(began)}
     if pending and body.head.get("pending_attachments"):
         made["attachments"] = body.head["pending_attachments"]
@@ -58,7 +64,7 @@ def _prompt(body: Body, turn: journal.Turn, began: float, pending: bool) -> dict
 
 
 def _told(
-    made: list[dict[str, Any]], run: journal.Run | None, stream: str, known: list[str], at: int
+    made: list[dict[str, Any]], run: journal.JournaledRun | None, stream: str, known: list[str], at: int
 ) -> list[dict[str, Any]]:
     """Add what a run had told and no message says yet; its tool cards."""
     marks = {"_recovered_from_run_journal": True, "_recovered_stream_id": stream}
@@ -108,7 +114,7 @@ def _marker(at: float) -> dict[str, Any]:
     }
 
 
-def _place(body: Body, began: float) -> int:
+def _place(body: SidecarDraft, began: float) -> int:
     """Before the first message that was said later."""
     for place, told in enumerate(body.messages):
         if isinstance(told, dict) and _time(told) > began + NEAR_S:
@@ -116,13 +122,13 @@ def _place(body: Body, began: float) -> int:
     return len(body.messages)
 
 
-def _answers(body: Body, turn: journal.Turn, said: bool, at: int) -> list[str]:
+def _answers(body: SidecarDraft, turn: journal.JournaledTurn, said: bool, at: int) -> list[str]:
     """What the answers to that prompt say already."""
     found: list[str] = []
     for place, told in enumerate(body.messages):
         if not isinstance(told, dict) or (not said and place >= at):
             continue
-        message = read(told, "sidecar", str(place))
+        message = read_message(told, "sidecar", str(place))
         if message.role == "user" and message.text.strip() == turn.prompt.strip():
             found = []
         elif message.role == "assistant" and (not message.marker or message.marker == "partial"):

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.peers.hermes import values
 from holdfast.peers.hermes import values as files
-from holdfast.peers.hermes.messages import Call, arguments, content_text
+from holdfast.peers.hermes.messages import HermesToolCall, arguments, content_text
 
 LONGEST_LINE = 64 * 1024 * 1024
 MOST_WAITING = 1000  # calls that are looked through for the one that ends
@@ -19,7 +19,7 @@ ENDED = frozenset({"completed", "interrupted"})
 TERMINAL = frozenset({"done", "cancel", "apperror", "error", "stream_end"})
 
 
-class Turn(msgspec.Struct, kw_only=True):
+class JournaledTurn(msgspec.Struct, kw_only=True):
     """One prompt that the web UI accepted."""
 
     id: str
@@ -29,58 +29,58 @@ class Turn(msgspec.Struct, kw_only=True):
     ended: bool = False
 
 
-class Step(msgspec.Struct, frozen=True):
+class JournaledStep(msgspec.Struct, frozen=True):
     """Something that a run told: a text, a thought, a call."""
 
     kind: str  # assistant, thinking, call
     seq: str  # of the line that began it
     text: str = ""
-    call: Call | None = None
+    call: HermesToolCall | None = None
     at: float | None = None
 
 
-class Run(msgspec.Struct, kw_only=True):
+class JournaledRun(msgspec.Struct, kw_only=True):
     """What the journal of one stream has."""
 
     stream: str
-    steps: list[Step] = []
+    steps: list[JournaledStep] = []
     ended: str = ""  # the state that its last word tells; empty: it has none
     torn: int = 0
 
 
-def turns(paths: Iterable[str], native_id: str = "") -> tuple[list[Turn], int]:
+def read_turns(paths: Iterable[str], native_id: str = "") -> tuple[list[JournaledTurn], int]:
     """The turns of all shards in the order they were asked for, and how many lines could not be read.
 
     `native_id`: lines that name another session are left out.
     """
-    found: dict[str, Turn] = {}
+    found: dict[str, JournaledTurn] = {}
     torn = 0
     lines = []
     for path in paths:
-        for line in records(path):
+        for line in read_lines(path):
             if line is None:
                 torn += 1
             elif not native_id or _names(line, "session_id", native_id):
                 lines.append(line)
     lines.sort(key=lambda line: values.seconds(line.get("created_at")) or 0.0)
     for line in lines:
-        own = values.word(line.get("turn_id"))
+        own = values.identifier(line.get("turn_id"))
         if not own:
             continue
-        turn = found.setdefault(own, Turn(id=own))
+        turn = found.setdefault(own, JournaledTurn(id=own))
         # The web UI keeps only the last event of a turn, and so loses the prompt, which the first has.
         turn.prompt = turn.prompt or content_text(line.get("content"))
-        turn.stream = turn.stream or values.word(line.get("stream_id"))
+        turn.stream = turn.stream or values.identifier(line.get("stream_id"))
         if turn.at is None:
             turn.at = values.seconds(line.get("created_at"))
-        turn.ended = turn.ended or values.word(line.get("event")) in ENDED
+        turn.ended = turn.ended or values.identifier(line.get("event")) in ENDED
     return list(found.values()), torn
 
 
-def run(path: str, native_id: str) -> Run:
+def read_run(path: str, native_id: str) -> JournaledRun:
     """The journal of one stream, its streamed pieces joined; lines of another session or run are left out."""
     stream = os.path.basename(path)[: -len(".jsonl")]
-    found = Run(stream=stream)
+    found = JournaledRun(stream=stream)
     pieces: list[str] = []
     kind, began, at = "", "", None
     waiting: list[int] = []  # places of calls without an end
@@ -88,19 +88,19 @@ def run(path: str, native_id: str) -> Run:
     def flush() -> None:
         said = values.text("".join(pieces))
         if said.strip():
-            found.steps.append(Step(kind, began, said, at=at))
+            found.steps.append(JournaledStep(kind, began, said, at=at))
         pieces.clear()
 
-    for n, line in enumerate(records(path), 1):
+    for n, line in enumerate(read_lines(path), 1):
         if line is None:
             found.torn += 1
             continue
         if not (_names(line, "session_id", native_id) and _names(line, "run_id", stream)):
             continue
-        event = values.word(line.get("event")) or values.word(line.get("type"))
+        event = values.identifier(line.get("event")) or values.identifier(line.get("type"))
         told = line.get("payload")
         payload = told if isinstance(told, dict) else {}
-        seq = values.word(line.get("seq")) or str(n)
+        seq = values.identifier(line.get("seq")) or str(n)
         moment = values.seconds(line.get("created_at"))
         spoken = _SPOKEN.get(event)
         if spoken is not None:
@@ -117,29 +117,29 @@ def run(path: str, native_id: str) -> Run:
                 flush()
         elif event == "tool":
             flush()
-            own = values.word(payload.get("tid")) or f"journal-{seq}"
-            call = Call(own, values.word(payload.get("name")), arguments(payload.get("args")))
+            own = values.identifier(payload.get("tid")) or f"journal-{seq}"
+            call = HermesToolCall(own, values.identifier(payload.get("name")), arguments(payload.get("args")))
             waiting.append(len(found.steps))
-            found.steps.append(Step("call", seq, call=call, at=moment))
+            found.steps.append(JournaledStep("call", seq, call=call, at=moment))
         elif event == "tool_complete":
             flush()
             _complete(found.steps, waiting, payload)
         elif event in TERMINAL:
             flush()
             if event != "stream_end" or not found.ended:
-                found.ended = values.word(line.get("terminal_state")) or event
+                found.ended = values.identifier(line.get("terminal_state")) or event
     flush()
     return found
 
 
-def records(path: str) -> Iterator[dict[str, Any] | None]:
+def read_lines(path: str) -> Iterator[dict[str, Any] | None]:
     """The lines of a journal; None for each that cannot be read. None at all if there is no such file.
 
     Split at newlines only: its writers do not escape U+2028 and U+0085, which the web UI's own reader
     takes for ends of lines too.
     """
     try:
-        with files.opened(path) as file:
+        with files.open_file(path) as file:
             while line := file.readline(LONGEST_LINE):
                 if line.strip(b" \t\r\n"):
                     yield _record(line)
@@ -149,7 +149,7 @@ def records(path: str) -> Iterator[dict[str, Any] | None]:
 
 def _names(line: dict[str, Any], field: str, own: str) -> bool:
     """Whether a line is about that one, or does not say what it is about."""
-    return values.word(line.get(field)) in ("", own)
+    return values.identifier(line.get(field)) in ("", own)
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
@@ -170,9 +170,9 @@ def _said(payload: dict[str, Any]) -> str:
     return ""
 
 
-def _complete(steps: list[Step], waiting: list[int], payload: dict[str, Any]) -> None:
+def _complete(steps: list[JournaledStep], waiting: list[int], payload: dict[str, Any]) -> None:
     """Give the call that this ends its end: by its id, else the last of that name that has none."""
-    tid, name = values.word(payload.get("tid")), values.word(payload.get("name"))
+    tid, name = values.identifier(payload.get("tid")), values.identifier(payload.get("name"))
     for place in reversed(waiting[-MOST_WAITING:]):
         call = steps[place].call
         assert call is not None

@@ -15,7 +15,7 @@ _JOURNALED = re.compile(r"[0-9A-Za-z_.-]{1,200}")
 _LITTER = re.compile(r".*\.tmp(\.[0-9A-Za-z_.]+)?")
 
 
-class Layout:
+class HermesLayout:
     """The files below one root: a home, the web UI's state folder, its sessions folder, or a database."""
 
     def __init__(self, root: str):
@@ -41,7 +41,7 @@ class Layout:
             self.folder = os.path.join(self.home, "webui", "sessions")
 
     @classmethod
-    def around(cls, path: str) -> Layout:
+    def around(cls, path: str) -> HermesLayout:
         """The layout that a session's file or database is in."""
         name = os.path.basename(path)
         return cls(os.path.dirname(path) if session_id(name) is not None else path)
@@ -105,7 +105,7 @@ def session_id(name: str) -> str | None:
     return None
 
 
-def is_litter(name: str) -> bool:
+def is_temp_file(name: str) -> bool:
     """Whether that is the name of a temporary file of the web UI."""
     return _LITTER.fullmatch(name) is not None
 

@@ -14,7 +14,7 @@ LATE_S = 60.0  # a sidecar's messages get their time when the turn is over, the 
 MOST_KEPT = 50  # messages that a compaction keeps at the beginning
 
 
-class Item(NamedTuple):
+class ComparableMessage(NamedTuple):
     """As much of a message as is needed to know it again."""
 
     key: bytes
@@ -27,14 +27,16 @@ class Item(NamedTuple):
 Span = tuple[float, float]
 
 
-class Plan(NamedTuple):
+class MergePlan(NamedTuple):
     """How a second copy fits into a first."""
 
     pairs: dict[int, int]  # places in the second that are places in the first
     after: dict[int, list[int]]  # the rest of the second, each behind a place in the first; -1: before all
 
 
-def plan(first: Sequence[Item], second: Sequence[Item], rows: bool = False) -> Plan:
+def plan_merge(
+    first: Sequence[ComparableMessage], second: Sequence[ComparableMessage], rows: bool = False
+) -> MergePlan:
     """Which messages of the second copy the first has, and where the others belong.
 
     The n-th message that says something is the n-th in the other copy too, unless their times speak against
@@ -58,11 +60,11 @@ def plan(first: Sequence[Item], second: Sequence[Item], rows: bool = False) -> P
         alone = [mine for mine in range(len(second)) if mine not in pairs]
         early = _earlier(first, second)
         parts = {-1: alone[:early], len(first) - 1: alone[early:]} if first else {-1: alone}
-        return Plan(pairs, {place: part for place, part in parts.items() if part})
-    return Plan(pairs, dict(after))
+        return MergePlan(pairs, {place: part for place, part in parts.items() if part})
+    return MergePlan(pairs, dict(after))
 
 
-def copies(keys: Sequence[bytes], summaries: Sequence[int]) -> set[int]:
+def compaction_copies(keys: Sequence[bytes], summaries: Sequence[int]) -> set[int]:
     """Rows that only repeat earlier ones: a compaction adds a summary and, again, what it keeps.
 
     That is the beginning of the conversation before the summary, and its end behind it.
@@ -81,11 +83,11 @@ def copies(keys: Sequence[bytes], summaries: Sequence[int]) -> set[int]:
     return found
 
 
-def _is_before(one: Item, other: Item) -> bool:
+def _is_before(one: ComparableMessage, other: ComparableMessage) -> bool:
     return one.at is not None and other.at is not None and one.at <= other.at
 
 
-def _earlier(first: Sequence[Item], second: Sequence[Item]) -> int:
+def _earlier(first: Sequence[ComparableMessage], second: Sequence[ComparableMessage]) -> int:
     """How many at the beginning of the second were said before all of the first, as far as times tell."""
     begins = min((item.at for item in first if item.at is not None), default=-inf)
     for place, item in enumerate(second):
@@ -94,7 +96,9 @@ def _earlier(first: Sequence[Item], second: Sequence[Item]) -> int:
     return len(second)
 
 
-def _pairs(first: Sequence[Item], second: Sequence[Item], spans: Sequence[Span]) -> dict[int, int]:
+def _pairs(
+    first: Sequence[ComparableMessage], second: Sequence[ComparableMessage], spans: Sequence[Span]
+) -> dict[int, int]:
     always = [(-inf, inf)] * len(first)
     pairs = _matched(first, second, {}, always, lambda item, _: (item.key, item.at))
     pairs = _matched(first, second, pairs, spans, lambda item, _: item.key)
@@ -105,11 +109,11 @@ def _pairs(first: Sequence[Item], second: Sequence[Item], spans: Sequence[Span])
 
 
 def _matched(
-    first: Sequence[Item],
-    second: Sequence[Item],
+    first: Sequence[ComparableMessage],
+    second: Sequence[ComparableMessage],
     known: dict[int, int],
     spans: Sequence[Span],
-    name: Callable[[Item, bool], Hashable],
+    name: Callable[[ComparableMessage, bool], Hashable],
 ) -> dict[int, int]:
     """The known pairs, and those of the rest that have one name and whose times do not speak against it."""
     pairs, taken = dict(known), set(known.values())
@@ -130,12 +134,12 @@ def _matched(
     return pairs
 
 
-def _moments(items: Sequence[Item]) -> list[Span]:
+def _moments(items: Sequence[ComparableMessage]) -> list[Span]:
     """When a copy of each message in another file of the web UI was said: at the same time."""
     return [(-inf, inf) if item.at is None else (item.at - SAME_S, item.at + SAME_S) for item in items]
 
 
-def _turns(items: Sequence[Item]) -> list[Span]:
+def _turns(items: Sequence[ComparableMessage]) -> list[Span]:
     """When the web UI may have stamped its copy of each row: from the end of the turn before to the next."""
     begins: list[float] = []
     since = latest = -inf

@@ -20,7 +20,7 @@ _ROLES = frozenset({"user", "assistant", "tool", "system"})
 _SUMMARIES = ("[context compaction", "context compaction", "[context summary]")
 
 
-class Call(msgspec.Struct, frozen=True):
+class HermesToolCall(msgspec.Struct, frozen=True):
     """A tool call that a message makes."""
 
     id: str
@@ -31,7 +31,7 @@ class Call(msgspec.Struct, frozen=True):
     done: bool = False
 
 
-class Message(msgspec.Struct, kw_only=True):
+class HermesMessage(msgspec.Struct, kw_only=True):
     """What was said or done, and where that is written."""
 
     role: str
@@ -39,7 +39,7 @@ class Message(msgspec.Struct, kw_only=True):
     record: str  # names this record among all of its session, and stays the same
     text: str = ""
     thinking: str = ""
-    calls: list[Call] = []
+    calls: list[HermesToolCall] = []
     result_of: str | None = None  # of a tool's result: the call
     tool: str = ""  # and its name
     disposition: str = ""
@@ -56,25 +56,25 @@ class Message(msgspec.Struct, kw_only=True):
     raw: dict[str, Any] = {}
 
 
-def read(told: dict[str, Any], source: str, place: str) -> Message:
+def read_message(told: dict[str, Any], source: str, place: str) -> HermesMessage:
     """A message as it is told; `place` is its row, or where it is in its file."""
-    role = values.word(told.get("role"))
+    role = values.identifier(told.get("role"))
     calls = _calls(told.get("tool_calls"))
     said = content_text(told.get("content"))
-    message = Message(
+    message = HermesMessage(
         role=role,
         source=source,
         record="",
-        text=bare(said) if role == "user" else said,
+        text=strip_wrappers(said) if role == "user" else said,
         thinking=_thinking(told),
         calls=calls or _cards(told.get("_partial_tool_calls"), f"{source}-{place}"),
-        result_of=values.word(told.get("tool_call_id")) or None,
-        tool=values.word(told.get("tool_name") or told.get("name")),
-        disposition=values.word(told.get("effect_disposition")),
+        result_of=values.identifier(told.get("tool_call_id")) or None,
+        tool=values.identifier(told.get("tool_name") or told.get("name")),
+        disposition=values.identifier(told.get("effect_disposition")),
         at=values.seconds(told.get("timestamp")),
         marker=_marker(told),
-        stream=values.word(told.get("_recovered_stream_id")),
-        id=values.word(told.get("id") or told.get("message_id")) if source != "row" else "",
+        stream=values.identifier(told.get("_recovered_stream_id")),
+        id=values.identifier(told.get("id") or told.get("message_id")) if source != "row" else "",
         place=place,
         raw=told,
     )
@@ -103,7 +103,7 @@ def content_text(content: Any) -> str:
     return "" if content is None or isinstance(content, bool) else values.text(str(content))
 
 
-def bare(prompt: str) -> str:
+def strip_wrappers(prompt: str) -> str:
     """A prompt without the workspace that the web UI tells the agent before it."""
     return _WORKSPACE.sub("", prompt, count=1) if _WORKSPACE.match(prompt) else prompt
 
@@ -116,7 +116,7 @@ def _part(part: Any) -> str:
     for name in ("text", "content"):
         if isinstance(part.get(name), str):
             return values.text(part[name])
-    return f"[{values.word(part.get('type')) or 'part'}]"
+    return f"[{values.identifier(part.get('type')) or 'part'}]"
 
 
 def _thinking(told: dict[str, Any]) -> str:
@@ -127,7 +127,7 @@ def _thinking(told: dict[str, Any]) -> str:
     return ""
 
 
-def _calls(told: Any) -> list[Call]:
+def _calls(told: Any) -> list[HermesToolCall]:
     found = []
     for call in told if isinstance(told, list) else [told]:
         if not isinstance(call, dict):
@@ -135,10 +135,10 @@ def _calls(told: Any) -> list[Call]:
         function = call.get("function")
         inner = function if isinstance(function, dict) else call
         given = inner.get("arguments", inner.get("input", inner.get("args")))
-        name = values.word(inner.get("name"))
-        own = values.word(call.get("id")) or values.word(call.get("call_id"))
+        name = values.identifier(inner.get("name"))
+        own = values.identifier(call.get("id")) or values.identifier(call.get("call_id"))
         if name or own:
-            found.append(Call(own, name, arguments(given)))
+            found.append(HermesToolCall(own, name, arguments(given)))
     return found
 
 
@@ -155,19 +155,21 @@ def arguments(given: Any) -> Any:
     return values.storable(given) if given is not None else {}
 
 
-def _cards(told: Any, place: str) -> list[Call]:
+def _cards(told: Any, place: str) -> list[HermesToolCall]:
     """The tool cards of a message that was cut off: no ids, but what came of each."""
     cards = [card for card in told if isinstance(card, dict)] if isinstance(told, list) else []
-    return [card_call(card, values.word(card.get("tid")) or f"{place}-{n}") for n, card in enumerate(cards)]
+    return [
+        card_call(card, values.identifier(card.get("tid")) or f"{place}-{n}") for n, card in enumerate(cards)
+    ]
 
 
-def card_call(card: dict[str, Any], own: str) -> Call:
+def card_call(card: dict[str, Any], own: str) -> HermesToolCall:
     """A tool card of the web UI as a call."""
     output = content_text(card.get("snippet") or card.get("preview"))
     done = bool(card.get("done", "snippet" in card))
-    return Call(
+    return HermesToolCall(
         own,
-        values.word(card.get("name")),
+        values.identifier(card.get("name")),
         arguments(card.get("args")),
         output,
         not card.get("is_error"),
@@ -177,11 +179,11 @@ def card_call(card: dict[str, Any], own: str) -> Call:
 
 def _marker(told: dict[str, Any]) -> str:
     if told.get("_error"):
-        return values.word(told.get("type")) or "error"
+        return values.identifier(told.get("type")) or "error"
     return "partial" if told.get("_partial") else ""
 
 
-def _key(message: Message) -> bytes:
+def _key(message: HermesMessage) -> bytes:
     """What two copies of a message have in common, in whichever store they are."""
     ids = [call.id for call in message.calls if call.id]
     said: list[str]
@@ -195,23 +197,25 @@ def _key(message: Message) -> bytes:
         said = [message.role, told or message.thinking, message.tool, message.marker and "marker"]
         if message.role not in _ROLES:  # no message as we know them: the same only if all of it is
             said.append(repr(message.raw))
-    return blake2b(values.whole("\0".join(said)).encode(), digest_size=16).digest()
+    return blake2b(values.replace_lone_surrogates("\0".join(said)).encode(), digest_size=16).digest()
 
 
-def _weak_key(message: Message) -> bytes:
+def _weak_key(message: HermesMessage) -> bytes:
     """What is left of it in a copy without calls and results, such as the web UI's own repair makes."""
     told = " ".join(message.text.split())
     if not told or message.marker or message.role not in ("assistant", "tool"):
         return b""
-    return blake2b(values.whole(f"{message.role}\0{told}").encode(), digest_size=16).digest()
+    return blake2b(
+        values.replace_lone_surrogates(f"{message.role}\0{told}").encode(), digest_size=16
+    ).digest()
 
 
-def has_ids(message: Message) -> bool:
+def has_ids(message: HermesMessage) -> bool:
     """Whether it makes calls, or answers one, that have ids."""
     return bool(message.result_of) or any(call.id for call in message.calls)
 
 
-def _name(message: Message) -> str:
+def _name(message: HermesMessage) -> str:
     """A name for a message of a sidecar, whatever comes to stand before it."""
     if message.id:
         return f"message:{message.id}"

@@ -20,20 +20,20 @@ from holdfast.peers.hermes import (
 )
 from holdfast.peers.hermes import facts as found_facts
 from holdfast.peers.hermes import facts as intent
-from holdfast.peers.hermes.conversation import Rows, Story
-from holdfast.peers.hermes.database import Database
-from holdfast.peers.hermes.facts import Facts, gather
+from holdfast.peers.hermes.conversation import HermesConversation, MessageRows
+from holdfast.peers.hermes.database import HermesDatabase
+from holdfast.peers.hermes.facts import HermesFacts, read_facts
 from holdfast.peers.hermes.layout import INDEX
-from holdfast.peers.hermes.messages import Message
-from holdfast.peers.hermes.sessions_folder import Census
+from holdfast.peers.hermes.messages import HermesMessage
+from holdfast.peers.hermes.sessions_folder import SessionsFolder
 from holdfast.peers.hermes.sidecar import Sidecar
 
 
-class Chart(msgspec.Struct, kw_only=True):
+class SessionState(msgspec.Struct, kw_only=True):
     """One session, as its files and its database have it."""
 
-    facts: Facts
-    rows: list[Message] = []  # of its database, taken-back ones included
+    facts: HermesFacts
+    rows: list[HermesMessage] = []  # of its database, taken-back ones included
     in_step: bool = False  # the rows, which were left out, say what the sidecar says, word for word
     entry: dict[str, Any] = {}  # what the index says of it
     may_be_deleted: bool = False  # the list of deleted sessions cannot be read
@@ -49,15 +49,15 @@ class Chart(msgspec.Struct, kw_only=True):
         """Its rows, for a story."""
         return list(range(len(self.rows)))
 
-    def message(self, place: int) -> Message | None:
+    def message(self, place: int) -> HermesMessage | None:
         """One of them."""
         return self.rows[place]
 
-    def story(self) -> Story:
+    def story(self) -> HermesConversation:
         """Its copies put together, without what a compaction put away."""
-        return Story(self.facts, self, in_use=True)
+        return HermesConversation(self.facts, self, in_use=True)
 
-    def without(self, backup: bool = False, rows: bool = False) -> Chart:
+    def without(self, backup: bool = False, rows: bool = False) -> SessionState:
         """As if there were no backup, or no rows."""
         facts = self.facts
         if backup:
@@ -65,14 +65,14 @@ class Chart(msgspec.Struct, kw_only=True):
             facts = msgspec.structs.replace(facts, backup=absent, why_shorter="")
         return msgspec.structs.replace(self, facts=facts, rows=[] if rows else self.rows)
 
-    def with_live(self, live: Sidecar) -> Chart:
+    def with_live(self, live: Sidecar) -> SessionState:
         """As if that were its sidecar."""
         facts = self.facts
-        why, pending = intent.of(live, facts.backup), found_facts.pending(live)
+        why, pending = intent.shrink_reason(live, facts.backup), found_facts.pending_turn(live)
         changed = msgspec.structs.replace(facts, live=live, why_shorter=why, pending=pending)
         return msgspec.structs.replace(self, facts=changed)
 
-    def turns(self) -> list[tuple[journal.Turn, bool]]:
+    def turns(self) -> list[tuple[journal.JournaledTurn, bool]]:
         """Turns that were asked for and never settled, and whether their prompt is a message already."""
         if self.facts.pending is None and not self.facts.turns:
             return []
@@ -89,15 +89,15 @@ class Chart(msgspec.Struct, kw_only=True):
         """All prompts in any copy, those that were taken back too."""
         copies = [*self.rows]
         for side, source in ((self.facts.live, "sidecar"), (self.facts.backup, "backup")):
-            copies += found_facts.messages(side, source) if side.usable else []
+            copies += found_facts.sidecar_messages(side, source) if side.usable else []
         found: dict[str, list[float | None]] = {}
         for message in copies:
             if message.role == "user":
                 found.setdefault(message.text.strip(), []).append(message.at)
         return found
 
-    def _was_taken_back(self, turn: journal.Turn) -> bool:
-        span, saved = intent.cut(self.facts.live), self.facts.live.head.get("updated_at")
+    def _was_taken_back(self, turn: journal.JournaledTurn) -> bool:
+        span, saved = intent.truncated_span(self.facts.live), self.facts.live.head.get("updated_at")
         if turn is self.facts.pending or span is None or turn.at is None:
             return False
         return span[0] < turn.at < span[1] and isinstance(saved, int | float) and turn.at <= saved
@@ -106,10 +106,12 @@ class Chart(msgspec.Struct, kw_only=True):
 # --- Making the chart of a session: everything that there is of it, read and nothing said about it.
 
 
-class Charting:
+class SessionStateReader:
     """The stores of one install, open for reading."""
 
-    def __init__(self, layout: Census, opened: Iterable[tuple[str, Database | None, str]], now: float):
+    def __init__(
+        self, layout: SessionsFolder, opened: Iterable[tuple[str, HermesDatabase | None, str]], now: float
+    ):
         self.layout = layout
         self.opened = list(opened)
         self.now = now
@@ -129,12 +131,12 @@ class Charting:
                     others.add(own)
         return sorted([*self.layout.sidecars, *others]) if others else self.layout.sidecars
 
-    def chart(self, native_id: str, full: bool = True) -> Chart:
+    def chart(self, native_id: str, full: bool = True) -> SessionState:
         """Everything that there is of a session; if not `full`, without rows that only repeat the sidecar."""
         having = [db for db in self._usable if db.header(native_id) is not None]
         said = [db for db in having if db.places(native_id)] if len(having) > 1 else having
         db = next(iter(said or having), None)
-        facts = gather(self.layout, native_id, db, self.deleted or frozenset())
+        facts = read_facts(self.layout, native_id, db, self.deleted or frozenset())
         facts.unknown_schema = db is None and len(self._usable) < len(self.opened)
         facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
         facts.torn_runs = self._torn_runs(facts)
@@ -143,7 +145,7 @@ class Charting:
         if not told and (found := transcript.find(self.layout, native_id, facts.live)) is not None:
             facts.transcript, in_step = found.path, False
             told = _rows(found, native_id)
-        return Chart(
+        return SessionState(
             facts=facts,
             rows=told,
             in_step=in_step,
@@ -153,21 +155,21 @@ class Charting:
             now=self.now,
         )
 
-    def _torn_runs(self, facts: Facts) -> int:
+    def _torn_runs(self, facts: HermesFacts) -> int:
         torn = 0
         for path in self.layout.run_journals(facts.native_id):
             if os.path.basename(path)[: -len(".jsonl")] not in facts.runs:
-                torn += sum(record is None for record in journal.records(path))
+                torn += sum(record is None for record in journal.read_lines(path))
         return torn
 
     @cached_property
     def _entries(self) -> dict[str, dict[str, Any]]:
         """What the index says, as far as a session is made again of it; read only if it matters."""
-        told = sessions_folder.whole(self.layout) if INDEX in self.layout.listed else []
+        told = sessions_folder.all_entries(self.layout) if INDEX in self.layout.listed else []
         return {
             own: {name: one[name] for name in database_rows.LISTED if name in one}
             for one in told
-            if isinstance(one, dict) and (own := values.word(one.get("session_id")))
+            if isinstance(one, dict) and (own := values.identifier(one.get("session_id")))
         }
 
     @cached_property
@@ -175,10 +177,12 @@ class Charting:
         """The sessions that another one goes on from; read only if it matters."""
         paths = [self.layout.sidecar(own) for own in self.layout.sidecars]
         heads = (sidecar.load(path).head for path in paths if path is not None)
-        return frozenset(parent for head in heads if (parent := values.word(head.get("parent_session_id"))))
+        return frozenset(
+            parent for head in heads if (parent := values.identifier(head.get("parent_session_id")))
+        )
 
 
-def _rows(store: Rows, native_id: str) -> list[Message]:
+def _rows(store: MessageRows, native_id: str) -> list[HermesMessage]:
     found = (store.message(place) for place in store.places(native_id))
     return [row for row in found if row is not None]
 

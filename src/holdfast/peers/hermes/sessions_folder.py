@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 
 from holdfast.peers.hermes import sidecar, values
 from holdfast.peers.hermes import values as files
-from holdfast.peers.hermes.layout import DELETED, INDEX, RUNS, TURNS, Layout, is_litter, session_id
-from holdfast.peers.hermes.sidecar import State
-from holdfast.transcripts.reader import Problem
+from holdfast.peers.hermes.layout import DELETED, INDEX, RUNS, TURNS, HermesLayout, is_temp_file, session_id
+from holdfast.peers.hermes.sidecar import SidecarState
+from holdfast.transcripts.reader import TranscriptProblem
 
 
-class Census(Layout):
+class SessionsFolder(HermesLayout):
     """A layout whose names were read at one moment."""
 
     @cached_property
@@ -104,21 +104,21 @@ _SPACE = " \t\r\n"
 _scan = json.JSONDecoder().raw_decode
 
 
-def entries(layout: Layout) -> Iterator[Any]:
+def entries(layout: HermesLayout) -> Iterator[Any]:
     """What it lists, one by one; ValueError where it cannot be read, OSError if it is no file for us."""
     assert layout.folder is not None
-    with files.opened(os.path.join(layout.folder, INDEX)) as file:
-        yield from _items(_Text(file))
+    with files.open_file(os.path.join(layout.folder, INDEX)) as file:
+        yield from _items(_JsonStream(file))
 
 
-def ids(layout: Layout) -> Iterator[str]:
+def listed_ids(layout: HermesLayout) -> Iterator[str]:
     """The sessions that it lists; ValueError and OSError as above."""
     for item in entries(layout):
-        if isinstance(item, dict) and (own := values.word(item.get("session_id"))):
+        if isinstance(item, dict) and (own := values.identifier(item.get("session_id"))):
             yield own
 
 
-def whole(layout: Layout) -> list[Any]:
+def all_entries(layout: HermesLayout) -> list[Any]:
     """All of it, to be written anew; empty if it cannot be read."""
     try:
         return list(entries(layout))
@@ -126,7 +126,7 @@ def whole(layout: Layout) -> list[Any]:
         return []
 
 
-class _Text:
+class _JsonStream:
     """A file's text, of which only what is not yet read is held."""
 
     def __init__(self, file: BinaryIO):
@@ -165,7 +165,7 @@ class _Text:
                 raise ValueError("no whole value")
 
 
-def _items(text: _Text) -> Iterator[Any]:
+def _items(text: _JsonStream) -> Iterator[Any]:
     if text.sign() != "[":
         raise ValueError("no list")
     text.left = text.left[1:]
@@ -188,9 +188,12 @@ def _items(text: _Text) -> Iterator[Any]:
 # --- What is wrong with the web UI's folder of sessions as a whole; sessions are judged one by one.
 
 
-def problems(
-    census: Census, odd: Mapping[str, State], misnamed: Mapping[str, str], knows: Callable[[str], bool]
-) -> list[Problem]:
+def folder_problems(
+    census: SessionsFolder,
+    odd: Mapping[str, SidecarState],
+    misnamed: Mapping[str, str],
+    knows: Callable[[str], bool],
+) -> list[TranscriptProblem]:
     """Its index, files that are no sessions, what crashes left.
 
     `odd`: the sidecars that are not whole; `misnamed`: the sessions that files of a wrong name tell;
@@ -200,33 +203,40 @@ def problems(
     strange = [own for own, state in odd.items() if state == "foreign" and not _is_kept(census, own, knows)]
     if strange:
         names = sorted(f"{own}.json" for own in strange)
-        found.append(Problem("foreign_file", "files that are no sessions", {"names": names}))
-    if litter := sorted(name for name in census.listed if is_litter(name)):
+        found.append(TranscriptProblem("foreign_file", "files that are no sessions", {"names": names}))
+    if litter := sorted(name for name in census.listed if is_temp_file(name)):
         text = f"a crash left temporary files ({len(litter):,})"
-        found.append(Problem("tmp_litter", text, {"names": litter}))
+        found.append(TranscriptProblem("tmp_litter", text, {"names": litter}))
     if (said := _index(census, odd, misnamed, knows)) is not None:
         found.append(said)
     return found
 
 
 def _index(
-    census: Census, odd: Mapping[str, State], misnamed: Mapping[str, str], knows: Callable[[str], bool]
-) -> Problem | None:
+    census: SessionsFolder,
+    odd: Mapping[str, SidecarState],
+    misnamed: Mapping[str, str],
+    knows: Callable[[str], bool],
+) -> TranscriptProblem | None:
     sidecars = census.sidecars
     wanted = bytearray(0 if own in odd or own in misnamed else 1 for own in sidecars)
     if INDEX not in census.listed:
-        return Problem("index_missing", "its index is not there", {"name": INDEX}) if any(wanted) else None
+        return (
+            TranscriptProblem("index_missing", "its index is not there", {"name": INDEX})
+            if any(wanted)
+            else None
+        )
     elsewhere = set(misnamed.values())
     ghosts: set[str] = set()
     try:
-        for own in ids(census):
+        for own in listed_ids(census):
             place = bisect_left(sidecars, own)
             if place < len(sidecars) and sidecars[place] == own and odd.get(own) != "foreign":
                 wanted[place] = 0
             elif own not in elsewhere:
                 ghosts.add(own)
     except (OSError, ValueError):
-        return Problem("index_corrupt", "its index cannot be read", {"name": INDEX})
+        return TranscriptProblem("index_corrupt", "its index cannot be read", {"name": INDEX})
     # An entry whose file is gone is not a ghost while its backup or its row is there (#5504).
     ghosts = {own for own in ghosts if not _is_kept(census, own, knows)}
     if not ghosts and not any(wanted):
@@ -235,8 +245,8 @@ def _index(
     text = (
         f"its index lists {len(ghosts):,} sessions that are gone, and lacks {len(missing):,} that are there"
     )
-    return Problem("index_stale", text, {"ghosts": sorted(ghosts), "missing": missing})
+    return TranscriptProblem("index_stale", text, {"ghosts": sorted(ghosts), "missing": missing})
 
 
-def _is_kept(census: Census, own: str, knows: Callable[[str], bool]) -> bool:
+def _is_kept(census: SessionsFolder, own: str, knows: Callable[[str], bool]) -> bool:
     return own in census.backups or knows(own)

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.peers.hermes import values
 from holdfast.peers.hermes.messages import content_text
 
-State = Literal["whole", "torn", "empty", "foreign", "malformed", "absent", "unreadable"]
+SidecarState = Literal["whole", "torn", "empty", "foreign", "malformed", "absent", "unreadable"]
 
 # Big lists; what is torn inside one is read around. The web UI writes with an indent of two.
 _LISTS = ("messages", "tool_calls", "context_messages")
@@ -25,7 +25,7 @@ class Sidecar(msgspec.Struct, kw_only=True):
     """What one file holds."""
 
     path: str
-    state: State
+    state: SidecarState
     head: dict[str, Any] = {}  # all but the big lists
     messages: list[Any] = []
     context: list[Any] = []
@@ -61,7 +61,7 @@ class Sidecar(msgspec.Struct, kw_only=True):
 def load(path: str) -> Sidecar:
     """The file at a path; that it is not there, or cannot be read, is told by its state."""
     try:
-        with values.opened(path) as file:
+        with values.open_file(path) as file:
             data = file.read()
     except FileNotFoundError:
         return Sidecar(path=path, state="absent")
@@ -212,7 +212,7 @@ def _skip(text: str, at: int, also: str = "") -> int:
 
 # --- Where a compaction is shown: the web UI keeps a message's number among those that it shows.
 
-FIELD = "compression_anchor_visible_idx"
+ANCHOR_FIELD = "compression_anchor_visible_idx"
 _MARKERS = (
     "[context compaction",
     "[your active task list was preserved across context compression]",
@@ -220,7 +220,7 @@ _MARKERS = (
 )
 
 
-def anchor_moved(told: Any, old: list[Any], new: list[Any], now_at: dict[int, int]) -> Any:
+def move_anchor(told: Any, old: list[Any], new: list[Any], now_at: dict[int, int]) -> Any:
     """The number after messages have moved; `now_at`: places in the old list that are places in the new."""
     if type(told) is not int or told < 0:
         return told
@@ -243,7 +243,7 @@ def _is_shown(message: Any) -> bool:
 
 # --- A sidecar as the web UI writes it: the order of its fields, and its bytes.
 
-PENDING: dict[str, Any] = {
+NO_PENDING_TURN: dict[str, Any] = {
     "active_stream_id": None,
     "pending_user_message": None,
     "pending_attachments": [],
@@ -268,7 +268,7 @@ _LAST = ("message_count", "anchor_scene_index")
 _DERIVED = frozenset({"messages", "tool_calls", "context_messages", SCENES, *_LAST})
 
 
-class Body:
+class SidecarDraft:
     """A session's lists, and the fields around them; changed in place while it is mended."""
 
     def __init__(self, head: dict[str, Any], messages: list[Any], cards: list[Any], context: list[Any]):
@@ -278,19 +278,19 @@ class Body:
         self.context = context
 
     @classmethod
-    def of(cls, side: Sidecar) -> Body:
+    def of(cls, side: Sidecar) -> SidecarDraft:
         """What a sidecar has."""
         return cls(dict(side.head), list(side.messages), list(side.cards), list(side.context))
 
     def move(self, messages: list[Any], now_at: dict[int, int]) -> None:
         """Other messages; what stood beside those that were there moves with them."""
-        if FIELD in self.head:
-            self.head[FIELD] = anchor_moved(self.head[FIELD], self.messages, messages, now_at)
-        self.cards = moved(self.cards, now_at)
+        if ANCHOR_FIELD in self.head:
+            self.head[ANCHOR_FIELD] = move_anchor(self.head[ANCHOR_FIELD], self.messages, messages, now_at)
+        self.cards = move_cards(self.cards, now_at)
         self.messages = messages
 
 
-def moved(cards: list[Any], now_at: Mapping[int, int]) -> list[Any]:
+def move_cards(cards: list[Any], now_at: Mapping[int, int]) -> list[Any]:
     """Tool cards, each beside its message, wherever that stands now."""
     found = []
     for card in cards:
@@ -300,7 +300,7 @@ def moved(cards: list[Any], now_at: Mapping[int, int]) -> list[Any]:
     return found
 
 
-def encode(body: Body) -> bytes:
+def encode(body: SidecarDraft) -> bytes:
     """The file; ValueError if it cannot be written as one.
 
     Half characters become marks, because with them the web UI could never save it again.
@@ -316,6 +316,6 @@ def encode(body: Body) -> bytes:
     made[SCENES] = head.get(SCENES, {})
     made["context_messages"] = body.context or head.get("context_messages", [])
     try:
-        return values.whole(json.dumps(made, ensure_ascii=False, indent=2)).encode()
+        return values.replace_lone_surrogates(json.dumps(made, ensure_ascii=False, indent=2)).encode()
     except RecursionError:
         raise ValueError("nested too deep") from None

@@ -12,13 +12,13 @@ from typing import Any
 from holdfast import timestamps
 from holdfast.model.session import Worktree
 from holdfast.peers.hermes import sidecar, values
-from holdfast.peers.hermes.database import Header
-from holdfast.peers.hermes.layout import Layout
-from holdfast.peers.hermes.messages import Message, read
+from holdfast.peers.hermes.database import HermesSessionRow
+from holdfast.peers.hermes.layout import HermesLayout
+from holdfast.peers.hermes.messages import HermesMessage, read_message
 from holdfast.peers.hermes.sidecar import Sidecar
 
 
-class Transcript:
+class HermesTranscript:
     """What one such file has, in the place of rows."""
 
     def __init__(self, side: Sidecar):
@@ -29,18 +29,18 @@ class Transcript:
         """One for each message."""
         return list(range(len(self._told)))
 
-    def message(self, place: int) -> Message | None:
+    def message(self, place: int) -> HermesMessage | None:
         """One of them."""
-        return read(self._told[place], "row", f"transcript-{place}")
+        return read_message(self._told[place], "row", f"transcript-{place}")
 
 
-def find(layout: Layout, native_id: str, live: Sidecar) -> Transcript | None:
+def find(layout: HermesLayout, native_id: str, live: Sidecar) -> HermesTranscript | None:
     """The transcript that may stand in for a session's rows, if there is one."""
     if not may_stand_in(live):
         return None
     sides = [sidecar.load(path) for path in layout.transcripts(native_id)]
     whole = [side for side in sides if side.state == "whole" and _is_of(side, native_id)]
-    return Transcript(whole[0]) if len(whole) == 1 and whole[0].messages else None
+    return HermesTranscript(whole[0]) if len(whole) == 1 and whole[0].messages else None
 
 
 def may_stand_in(live: Sidecar) -> bool:
@@ -52,14 +52,28 @@ def may_stand_in(live: Sidecar) -> bool:
 
 
 def _is_of(side: Sidecar, native_id: str) -> bool:
-    return values.word(side.head.get("session_id")) in ("", native_id)
+    return values.identifier(side.head.get("session_id")) in ("", native_id)
 
 
-# --- The git worktree that the web UI made for a session, as its sidecar or the agent's row tells it.
+# --- The folder and git worktree of a session, as its sidecar or its row records them.
 
 
-def of_row(header: Header) -> dict[str, Any]:
-    """The sidecar's fields out of a row: the session's folder is below `.worktrees` of a repository."""
+def folder_of_row(header: HermesSessionRow) -> str | None:
+    """The session's folder: the agent's schema names it `cwd`, the web UI's own schema `workspace`."""
+    return header.word("workspace") or header.word("worktree_path") or header.word("cwd")
+
+
+def worktree_fields(header: HermesSessionRow) -> dict[str, Any]:
+    """The sidecar's worktree fields from a row of either schema."""
+    started = values.seconds(header.values.get("started_at"))
+    if path := header.word("worktree_path"):
+        return {
+            "worktree_path": path,
+            "worktree_branch": header.word("worktree_branch") or header.word("git_branch"),
+            "worktree_repo_root": header.word("worktree_repo_root") or header.word("git_repo_root"),
+            "worktree_created_at": values.seconds(header.values.get("worktree_created_at")) or started,
+        }
+    # The agent's schema has no such columns: a worktree is a folder below `.worktrees` of a repository.
     cwd, root = header.word("cwd") or "", header.word("git_repo_root") or ""
     before, mark, below = cwd.partition("/.worktrees/")
     name = below.split("/")[0]
@@ -70,17 +84,19 @@ def of_row(header: Header) -> dict[str, Any]:
         "worktree_path": path,
         "worktree_branch": header.word("git_branch"),
         "worktree_repo_root": before,
-        "worktree_created_at": values.seconds(header.values.get("started_at")),
+        "worktree_created_at": started,
     }
 
 
-def of(head: dict[str, Any], header: Header | None) -> Worktree | None:
-    """What a sidecar's head says, else its row; None if that is not all there."""
-    told = head if head.get("worktree_path") else of_row(header) if header is not None else {}
+def worktree_of(head: dict[str, Any], header: HermesSessionRow | None) -> Worktree | None:
+    """The worktree in a sidecar's head, else in its row; None if a part is missing."""
+    fields = head if head.get("worktree_path") else worktree_fields(header) if header is not None else {}
     path, branch, root = (
-        values.text(told.get(f"worktree_{part}")) for part in ("path", "branch", "repo_root")
+        values.text(fields.get(f"worktree_{part}")) for part in ("path", "branch", "repo_root")
     )
-    made = values.seconds(told.get("worktree_created_at")) or values.seconds(head.get("created_at")) or 0.0
+    created = (
+        values.seconds(fields.get("worktree_created_at")) or values.seconds(head.get("created_at")) or 0.0
+    )
     if not path or not branch or not root:
         return None
-    return Worktree(path=path, branch=branch, repo_root=root, created_at=timestamps.stamp(made))
+    return Worktree(path=path, branch=branch, repo_root=root, created_at=timestamps.stamp(created))

@@ -47,7 +47,7 @@ def text(given: Any) -> str:
     return value
 
 
-def whole(given: str) -> str:
+def replace_lone_surrogates(given: str) -> str:
     """A text in which halves of characters are joined, and marked where the other half is nowhere."""
     try:
         given.encode()
@@ -56,7 +56,7 @@ def whole(given: str) -> str:
     return given
 
 
-def word(value: Any) -> str:
+def identifier(value: Any) -> str:
     """An id or a name; empty if it is none."""
     if type(value) is int:
         return str(value) if abs(value) < 1 << 63 else ""
@@ -107,7 +107,7 @@ def _shown(value: Any) -> str:
 _NO_ATIME = getattr(os, "O_NOATIME", 0)
 
 
-def opened(path: str) -> BinaryIO:
+def open_file(path: str) -> BinaryIO:
     """A regular file, open for reading; OSError if it is none."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a fifo by that name must not hold us
     try:

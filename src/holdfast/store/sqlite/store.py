@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -14,7 +15,6 @@ import apsw
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
-from holdfast.store import sync_await
 from holdfast.store.backend import Listener, Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.mirror.writer import Keeper
@@ -22,11 +22,14 @@ from holdfast.store.sql import Sql
 from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
 from holdfast.store.sqlite.mirror_thread import MirrorThread
-from holdfast.store.sqlite.sql import SqliteSql
+from holdfast.store.sqlite.read_transaction import read
 from holdfast.store.sqlite.writer import Writer
 from holdfast.store.store import BaseStore
 
 T = TypeVar("T")
+Shaped = TypeVar("Shaped")
+
+READERS = 4  # threads for long reads
 
 # How often a follower looks for what other processes wrote: where something was just written, more follows.
 LOOK_S, SOON_S = 0.05, 0.005
@@ -34,7 +37,7 @@ QUIET = 20.0  # the longer nothing was, the seldomer: at once again after a twen
 
 
 class SqliteStore(BaseStore):
-    """See `store/contract.py`; reads run on the spot, writes go through the one writer thread."""
+    """See `store/contract.py`; short reads run on the spot, long ones in threads, writes in one."""
 
     def __init__(
         self,
@@ -51,6 +54,8 @@ class SqliteStore(BaseStore):
         self._closed = False
         backups = home.backups if home else os.path.dirname(path)
         self._local = threading.local()
+        self._open_readers: list[apsw.Connection] = []  # of all threads
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-read")
         self._listeners: set[SqliteListener] = set()
         self._keeper = Keeper(files, mine=lambda host: True) if files else None
 
@@ -80,13 +85,18 @@ class SqliteStore(BaseStore):
 
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
         """Ask in one read transaction; no writer is waited for."""
-        db = self._reader()
-        with translated(self._path):
-            db.execute("begin")
-            try:
-                return sync_await.run(question(SqliteSql(db)))  # type: ignore[arg-type]
-            finally:
-                db.execute("commit")
+        return read(self._reader(), self._path, question)
+
+    async def query_long(
+        self, question: Callable[[Sql], Awaitable[T]], shape: Callable[[T], Shaped]
+    ) -> Shaped:
+        """Ask and decode in a thread that has a connection of its own."""
+        if self._closed:
+            raise errors.StoreClosed()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._readers, lambda: shape(read(self._reader(), self._path, question))
+        )
 
     async def mark(self) -> object | None:
         """See the contract."""
@@ -107,10 +117,9 @@ class SqliteStore(BaseStore):
     async def close(self) -> None:
         """Finish what was handed in and let go of the file."""
         self._closed = True
-        db = getattr(self._local, "reader", None)
-        if db is not None:
+        await asyncio.to_thread(self._readers.shutdown)
+        for db in self._open_readers:
             db.close()
-            del self._local.reader
         if self._mirror is not None:
             await self._mirror.close()
         await self._writer.close()  # last to close, so that it folds the WAL into the file
@@ -123,6 +132,7 @@ class SqliteStore(BaseStore):
         db: apsw.Connection | None = getattr(self._local, "reader", None)
         if db is None:
             db = self._local.reader = open_reader(self._path)
+            self._open_readers.append(db)
         return db
 
     def _announce(self, sessions: list[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.agents.acp.content import (
-    Origins,
+    AcpOrigins,
     block_text,
     call_id,
     diffs,
@@ -18,7 +18,7 @@ from holdfast.agents.acp.content import (
     tool_name,
 )
 from holdfast.agents.acp.driver import AcpDriver
-from holdfast.agents.driver import Job, Out, Policy
+from holdfast.agents.driver import AgentJob, DriverOutput, Policy
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent, Origin, check
 
@@ -26,8 +26,8 @@ NATIVE = "ses_0123456789ab"
 CAPABLE = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
 
 
-def job(permissions: Policy = "ask", resume: bool = False, agent: str = "any") -> Job:
-    return Job(
+def job(permissions: Policy = "ask", resume: bool = False, agent: str = "any") -> AgentJob:
+    return AgentJob(
         agent=agent,
         session="s1",
         task="t1",
@@ -43,13 +43,13 @@ def job(permissions: Policy = "ask", resume: bool = False, agent: str = "any") -
 class Talk:
     """A driver and all that it gave."""
 
-    def __init__(self, made: Job | None = None):
+    def __init__(self, made: AgentJob | None = None):
         self.driver = AcpDriver(made or job())
         self.entries: list[Any] = []
         self.sent: list[dict[str, Any]] = []
         self.take(self.driver.open())
 
-    def take(self, out: Out | None) -> Out:
+    def take(self, out: DriverOutput | None) -> DriverOutput:
         assert out is not None
         self.entries += out.entries
         for line in out.sends:
@@ -60,17 +60,17 @@ class Talk:
                 check(entry)
         return out
 
-    def hear(self, **message: Any) -> Out:
+    def hear(self, **message: Any) -> DriverOutput:
         return self.take(self.driver.hear(json.dumps({"jsonrpc": "2.0", **message}).encode()))
 
-    def update(self, what: str, session: str = NATIVE, **fields: Any) -> Out:
+    def update(self, what: str, session: str = NATIVE, **fields: Any) -> DriverOutput:
         told = {"sessionId": session, "update": {"sessionUpdate": what, **fields}}
         return self.hear(method="session/update", params=told)
 
-    def say(self, text: str, kind: str = "agent_message_chunk", **fields: Any) -> Out:
+    def say(self, text: str, kind: str = "agent_message_chunk", **fields: Any) -> DriverOutput:
         return self.update(kind, content={"type": "text", "text": text}, **fields)
 
-    def ask(self, request: Any, call: dict[str, Any], *kinds: str) -> Out:
+    def ask(self, request: Any, call: dict[str, Any], *kinds: str) -> DriverOutput:
         options = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in kinds]
         params = {"sessionId": NATIVE, "toolCall": call, "options": options}
         return self.hear(id=request, method="session/request_permission", params=params)
@@ -255,7 +255,7 @@ def test_what_a_terminal_of_the_agent_printed() -> None:
 
 
 def test_an_id_that_may_be_a_counter_counts_for_its_task_only() -> None:
-    origins = Origins("any", "t9")
+    origins = AcpOrigins("any", "t9")
     assert origins.of("call", "call_8e17bf630d") is None
     origins.native_id = NATIVE
     assert origins.of("call", "call_8e17bf630d") == Origin("any", NATIVE, "call:call_8e17bf630d")
@@ -325,7 +325,7 @@ def test_options_are_chosen_by_kind(decision: Any, kinds: tuple[str, ...], chose
     expected = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
     assert waiting.sent[-1] == {"jsonrpc": "2.0", "id": 0, "result": {"outcome": expected}}
     assert ruled.sent[-1] == waiting.sent[-1]
-    assert waiting.driver.answer("0", decision) == Out() == waiting.driver.answer("9", decision)
+    assert waiting.driver.answer("0", decision) == DriverOutput() == waiting.driver.answer("9", decision)
 
 
 def test_a_request_for_a_call_begins_it_and_text_comes_first() -> None:
@@ -559,7 +559,7 @@ def test_the_late_replay_of_gemini_is_waited_for() -> None:
 
 
 def test_a_fork_is_a_conversation_of_its_own_or_a_failure() -> None:
-    forking = Job(
+    forking = AgentJob(
         agent="any", session="s", task="t1", prompt="do it", cwd="/w", program=("x",), fork_of="ses_old"
     )
     can: dict[str, Any] = {"sessionCapabilities": {"fork": {}}}
@@ -607,7 +607,7 @@ def test_interrupt_cancels_and_answers_what_waits() -> None:
     assert not out.entries and not talk.driver.asking
     assert talk.sent[-2] == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": NATIVE}}
     assert talk.sent[-1] == {"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}}
-    assert talk.driver.interrupt() == Out() and talk.driver.answer("0", "allow") == Out()
+    assert talk.driver.interrupt() == DriverOutput() and talk.driver.answer("0", "allow") == DriverOutput()
     talk.ask(1, {"toolCallId": "c2", "title": "y"}, "allow_once")
     assert talk.sent[-1]["id"] == 1 and talk.sent[-1]["result"]["outcome"] == {"outcome": "cancelled"}
     assert talk.events[-1][1]["answer"] == "cancelled" and not talk.driver.asking
@@ -688,7 +688,7 @@ def test_unknown_things_are_told_and_extensions_are_not() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"   ", b"\r"])
 def test_blank_lines_say_nothing(line: bytes) -> None:
-    assert AcpDriver(job()).hear(line) == Out()
+    assert AcpDriver(job()).hear(line) == DriverOutput()
 
 
 def test_a_line_that_is_no_json_is_a_notice() -> None:

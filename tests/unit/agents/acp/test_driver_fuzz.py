@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.acp.driver import AcpDriver
-from holdfast.agents.driver import Job, Out
+from holdfast.agents.driver import AgentJob, DriverOutput
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
 
@@ -90,8 +90,8 @@ ODD = st.recursive(
 )
 
 
-def _job() -> Job:
-    return Job(
+def _job() -> AgentJob:
+    return AgentJob(
         agent="any", session="s", task="t", prompt="do it", cwd="/w", program=("x",), permissions="allow"
     )
 
@@ -100,11 +100,11 @@ def _line(message: Any) -> bytes:
     return json.dumps(message).encode()
 
 
-def _heard(driver: AcpDriver, messages: list[Any]) -> list[Out]:
+def _heard(driver: AcpDriver, messages: list[Any]) -> list[DriverOutput]:
     return [driver.open(), *[driver.hear(_line(message)) for message in (*STARTS, *messages)]]
 
 
-def _checked(outs: list[Out]) -> list[NewEvent]:
+def _checked(outs: list[DriverOutput]) -> list[NewEvent]:
     events = [entry for out in outs for entry in out.entries if isinstance(entry, NewEvent)]
     for event in events:
         check(event)
@@ -156,7 +156,7 @@ def test_rubbish_never_raises(lines: list[bytes], started: int) -> None:
     driver = AcpDriver(_job())
     outs = [driver.open(), *[driver.hear(_line(message)) for message in STARTS[:started]]]
     outs += [driver.hear(line) for line in lines]
-    outs += [driver.interrupt() or Out(), driver.close()]
+    outs += [driver.interrupt() or DriverOutput(), driver.close()]
     _checked(outs)
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for out in outs for line in out.sends)
 

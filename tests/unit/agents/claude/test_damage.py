@@ -16,7 +16,7 @@ from holdfast.agents.claude.subagents import history
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
 from holdfast.transcripts import jsonl as wire
-from holdfast.transcripts.reader import Inspection, Place
+from holdfast.transcripts.reader import Inspection, SessionRef
 from tests.support.claude_transcripts import ID, Made, cases, told
 from tests.support.transcript_cases import check_storable
 from tests.support.transcript_damage import damaged, wrong_types
@@ -38,7 +38,7 @@ QUEUED = content("2.1.197/control_protocol")
 
 
 FOLDER = tempfile.TemporaryDirectory()
-PLACE = Place(agent="claude", native_id=ID, path=os.path.join(FOLDER.name, ID + ".jsonl"))
+PLACE = SessionRef(agent="claude", native_id=ID, path=os.path.join(FOLDER.name, ID + ".jsonl"))
 
 
 def read(data: bytes) -> tuple[list[NewEvent], Inspection]:
@@ -92,7 +92,7 @@ def test_wrong_types_in_every_field(part: int) -> None:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, ID + ".jsonl")
-        place = Place(agent="claude", native_id=ID, path=path)
+        place = SessionRef(agent="claude", native_id=ID, path=path)
         for number, data in enumerate(wrong_types(lines)):
             if number % 24 != part:
                 continue

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.agents.claude.control import prompt_id
 from holdfast.agents.claude.driver import ClaudeDriver
-from holdfast.agents.driver import Entry, Final, Job, Policy
+from holdfast.agents.driver import AgentJob, Entry, FinalResult, Policy
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
 from tests.support.recorded_streams import Recording, Replay
@@ -302,8 +302,8 @@ def test_hearing_again_gives_the_same(version: str, name: str) -> None:
 # --- lines that no recording has
 
 
-def _job(permissions: Policy = "ask", resume: bool = False) -> Job:
-    return Job(
+def _job(permissions: Policy = "ask", resume: bool = False) -> AgentJob:
+    return AgentJob(
         agent="claude",
         session="s0",
         task="t0",
@@ -320,7 +320,7 @@ def _hear(driver: ClaudeDriver, record: dict[str, Any]) -> list[Entry]:
     return driver.hear(json.dumps(record).encode()).entries
 
 
-def _final(recording: Recording) -> Final:
+def _final(recording: Recording) -> FinalResult:
     final = Replay(recording).driver.final
     assert final is not None
     return final

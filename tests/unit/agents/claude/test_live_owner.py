@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agents.claude.driver import ClaudeDriver
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 from holdfast.model.event import NewEvent
 from tests.support.claude_transcripts import FOLDER, READER, cases, put
 
@@ -49,7 +49,7 @@ LOST = {
 
 
 def live(folder: str, id: str, prompt: str, resume: bool) -> list[NewEvent]:
-    job = Job(
+    job = AgentJob(
         agent="claude",
         session="s000000000000000",
         task="t000000000000000",

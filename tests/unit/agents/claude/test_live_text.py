@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.agents.claude.driver import ClaudeDriver
-from holdfast.agents.driver import Entry, Job
+from holdfast.agents.driver import AgentJob, Entry
 from holdfast.model.event import NewEvent
 from tests.support.recorded_streams import Recording, Replay
 
@@ -23,7 +23,7 @@ RECORDINGS = {(version, name): Recording(version, name) for version in VERSIONS 
 class Heard:
     """What a driver tells of lines: its entries, and after each line what is being said."""
 
-    def __init__(self, job: Job, lines: list[bytes]):
+    def __init__(self, job: AgentJob, lines: list[bytes]):
         self.driver = ClaudeDriver(job)
         self.driver.open()
         self.entries: list[Entry] = []

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.claude import transcript as stretch
-from holdfast.agents.claude.transcript import Transcript, logical
+from holdfast.agents.claude.transcript import ClaudeTranscript, logical
 from tests.support.claude_transcripts import FOLDER, READER, Made, cases, codes, load, put, told
 from tests.support.transcript_cases import check_storable, ended_by_us, ought, plain
 
@@ -185,7 +185,7 @@ def test_what_waits_for_one_record_is_then_told_as_it_is_written() -> None:
 
 
 def test_a_few_records_out_of_order_need_no_index(tmp_path: Path) -> None:
-    with Transcript(CASES["2.1.197/parallel_tools"][0]) as transcript:
+    with ClaudeTranscript(CASES["2.1.197/parallel_tools"][0]) as transcript:
         assert sum(1 for _ in transcript.in_order()) == 12
         assert "index" not in vars(transcript)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from holdfast.agents.codex.events import Fold
+from holdfast.agents.codex.events import CodexRollout
 from holdfast.agents.codex.inspect import judge
 from holdfast.agents.codex.records import STARTS
 from holdfast.model.event import NewEvent
@@ -39,8 +39,8 @@ CLEAN = whole("clean_then_crashed_then_resumed")
 SHORT = whole("crash_midtool")
 
 
-def fold(content: bytes) -> tuple[Fold, list[NewEvent]]:
-    found = Fold("codex", "x")
+def fold(content: bytes) -> tuple[CodexRollout, list[NewEvent]]:
+    found = CodexRollout("codex", "x")
     events: list[NewEvent] = []
     for line in jsonl.read(io.BytesIO(content), STARTS):
         events += found.take(line)

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.agents.codex import LONGEST, launch
 from holdfast.agents.codex.driver import CodexDriver
-from holdfast.agents.driver import Entry, Job, Policy
+from holdfast.agents.driver import AgentJob, Entry, Policy
 from holdfast.errors import BadInput
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
@@ -159,8 +159,8 @@ def test_hearing_again_gives_the_same(name: str) -> None:
 # --- lines that no recording has
 
 
-def _job(permissions: Policy = "allow", resume: bool = False, **more: Any) -> Job:
-    job = Job(
+def _job(permissions: Policy = "allow", resume: bool = False, **more: Any) -> AgentJob:
+    job = AgentJob(
         agent="codex",
         session="s0",
         task="t0",

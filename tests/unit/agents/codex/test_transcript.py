@@ -15,7 +15,7 @@ import pytest
 from holdfast.agents.codex import reader as match
 from holdfast.agents.codex.driver import CodexDriver
 from holdfast.agents.codex.reader import CodexReader
-from holdfast.agents.driver import Job
+from holdfast.agents.driver import AgentJob
 from holdfast.model.event import NewEvent
 from holdfast.transcripts.reader import Inspection
 from tests.support import transcript_cases as history_cases
@@ -168,7 +168,7 @@ def test_the_stream_and_the_rollout_say_the_same(case: str, streams: list[str]) 
     prompts = [event.body["text"] for event in events if event.kind == "user"]
     live: list[NewEvent] = []
     for number, name in enumerate(streams):
-        job = Job(
+        job = AgentJob(
             agent="codex", session="s", task=f"t{number}", prompt=prompts[number], cwd="/", program=("codex",)
         )
         driver = CodexDriver(job)

@@ -13,11 +13,11 @@ import apsw
 import pytest
 
 from holdfast.agents.cursor import tool_calls
-from holdfast.agents.cursor.checkpoints import Graph
-from holdfast.agents.cursor.protobuf import Message, NotProtobuf, fields
+from holdfast.agents.cursor.checkpoints import CheckpointGraph
+from holdfast.agents.cursor.protobuf import NotProtobuf, ProtobufMessage, fields
 from holdfast.agents.cursor.reader import CursorReader, judge
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.reader import Problem
+from holdfast.transcripts.reader import TranscriptProblem
 from tests.agents.fake_cursor import script
 from tests.agents.fake_cursor.backend import serving
 from tests.agents.fake_cursor.wire import all_of, data, frame, inside, message, number, read, unframed, varint
@@ -53,7 +53,7 @@ class Blobs(dict[str, bytes]):
 
 
 def told(blobs: Blobs, root: str) -> tuple[list[NewEvent], list[str]]:
-    items = list(Graph(NATIVE, root, blobs.get).story())
+    items = list(CheckpointGraph(NATIVE, root, blobs.get).story())
     events = [item for item in items if isinstance(item, NewEvent)]
     origins = [event.origin for event in events if event.origin is not None]
     assert len(set(origins)) == len(origins)
@@ -188,7 +188,7 @@ def test_a_prompt_that_is_gone_still_begins_a_turn() -> None:
     blobs = Blobs()
     root = blobs.root(blobs.turn("a", blobs.say("b")))
     del blobs[hashlib.sha256(data(1, "a") + data(2, "m")).hexdigest()]
-    found = judge(Graph(NATIVE, root, blobs.get).story(), has_runs=False)
+    found = judge(CheckpointGraph(NATIVE, root, blobs.get).story(), has_runs=False)
     assert (found.turns, found.last_complete) == (1, 1)
 
 
@@ -317,7 +317,7 @@ def store(folder: Path, blobs: Blobs, meta: dict[str, Any], encoding: str) -> An
 
 def test_what_is_written_is_read() -> None:
     raw = number(1, 300) + data(2, "é") + message(3, number(1, 0)) + data(2, b"\xff") + number(5, 2**64 - 1)
-    told_ = Message(raw)
+    told_ = ProtobufMessage(raw)
     assert (told_.number(1), told_.text(2), told_.texts(2), told_.number(5)) == (
         300,
         "\ufffd",
@@ -328,7 +328,7 @@ def test_what_is_written_is_read() -> None:
     assert inner is not None and inner.number(1) == 0
     assert told_.numbers == [1, 2, 3, 5]
     assert (told_.number(2), told_.one(1), told_.inside(9), told_.text(9)) == (None, None, None, "")
-    fixed = Message(varint(1 << 3 | 1) + bytes(8) + varint(2 << 3 | 5) + bytes(4) + number(3, 1))
+    fixed = ProtobufMessage(varint(1 << 3 | 1) + bytes(8) + varint(2 << 3 | 5) + bytes(4) + number(3, 1))
     assert (fixed.number(3), fixed.broken) == (1, False)
 
 
@@ -338,7 +338,7 @@ def test_what_is_written_is_read() -> None:
 def test_bytes_that_are_no_message(raw: bytes) -> None:
     with pytest.raises(NotProtobuf):
         list(fields(raw))
-    broken = Message(number(1, 1) + raw)
+    broken = ProtobufMessage(number(1, 1) + raw)
     assert broken.broken
     assert broken.number(1) == 1
 
@@ -367,8 +367,8 @@ def test_the_fake_backend_answers() -> None:
 
 
 def test_a_problem_names_its_blob() -> None:
-    (notice, problem) = Graph(NATIVE, "ab" * 32, Blobs().get).story()
-    assert isinstance(problem, Problem) and problem.evidence == {"blob": "ab" * 32}
+    (notice, problem) = CheckpointGraph(NATIVE, "ab" * 32, Blobs().get).story()
+    assert isinstance(problem, TranscriptProblem) and problem.evidence == {"blob": "ab" * 32}
     assert isinstance(notice, NewEvent) and notice.body["blob"] == "ab" * 32
 
 

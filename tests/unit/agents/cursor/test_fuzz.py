@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.cursor import tool_calls
-from holdfast.agents.cursor.checkpoints import Graph
-from holdfast.agents.cursor.protobuf import Message as Protobuf
+from holdfast.agents.cursor.checkpoints import CheckpointGraph
+from holdfast.agents.cursor.protobuf import ProtobufMessage as Protobuf
 from holdfast.agents.cursor.reader import CursorReader, judge
-from holdfast.agents.cursor.sdk_runs import Message, Run, run_events, run_stories
+from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage, run_events, run_stories
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
 from holdfast.transcripts.jsonl import parse
@@ -213,11 +213,11 @@ def test_any_message_in_a_run(told: list[tuple[int, Any]], status: str) -> None:
         message |= {"type": kinds[kind], "status": value, "result": value, "call_id": value, "name": value}
         payload = {"schemaVersion": 1, "type": "sdk_message", "message": message}
         messages.append(
-            Message(seq=number, payload=parse(json.dumps(payload if kind >= 0 else message).encode()))
+            SdkRunMessage(seq=number, payload=parse(json.dumps(payload if kind >= 0 else message).encode()))
         )
-    events = list(run_events("a", [(Run(id="r", status=status), messages)]))
+    events = list(run_events("a", [(SdkRun(id="r", status=status), messages)]))
     sound_events(events)
-    judge(run_stories("a", [(Run(id="r", status=status), messages)]), has_runs=True)
+    judge(run_stories("a", [(SdkRun(id="r", status=status), messages)]), has_runs=True)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -245,7 +245,7 @@ def test_any_bytes_as_protobuf(data: bytes) -> None:
     ids = {b"\x11" * 32: data, b"\x22" * 32: b"\x0a\x20" + b"\x22" * 32 + b"\x42\x20" + b"\x11" * 32 + data}
     blobs = {key.hex(): value for key, value in ids.items()}
     for root in blobs:
-        items = list(Graph("n", root, blobs.get).story())
+        items = list(CheckpointGraph("n", root, blobs.get).story())
         sound_events([item for item in items if isinstance(item, NewEvent)])
         judge(items, has_runs=False)
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from holdfast.agents.cursor.reader import CursorReader, judge
-from holdfast.agents.cursor.sdk_runs import Message, Run, run_events, run_stories
+from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage, run_events, run_stories
 from holdfast.model.event import check
 from holdfast.model.json_codec import encode
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 from tests.support import paths
 from tests.support import transcript_cases as history_cases
 
@@ -39,16 +39,16 @@ def sdk_agents() -> Iterator[tuple[str, str]]:
             yield case, agent
 
 
-def only(found: list[Place]) -> Place:
+def only(found: list[SessionRef]) -> SessionRef:
     assert len(found) == 1, found
     return found[0]
 
 
-def place_of(case: str, name: str) -> Place:
+def place_of(case: str, name: str) -> SessionRef:
     return only(READER.find(str(RECORDED / case), name))
 
 
-def codes(place: Place) -> list[str]:
+def codes(place: SessionRef) -> list[str]:
     return sorted(problem.code for problem in READER.inspect(place).problems)
 
 
@@ -344,11 +344,11 @@ def test_a_process_that_has_the_store_open_is_an_owner(tmp_path: Path) -> None:
 # --- runs as values
 
 
-def told(*messages: dict[str, Any]) -> list[Message]:
+def told(*messages: dict[str, Any]) -> list[SdkRunMessage]:
     def payload(message: dict[str, Any]) -> dict[str, Any]:
         return {"schemaVersion": 1, "type": "sdk_message", "agentId": "a", "runId": "r", "message": message}
 
-    return [Message(seq=seq, payload=payload(message)) for seq, message in enumerate(messages, 1)]
+    return [SdkRunMessage(seq=seq, payload=payload(message)) for seq, message in enumerate(messages, 1)]
 
 
 def say(kind: str, text: str) -> dict[str, Any]:
@@ -362,10 +362,10 @@ def call(status: str, name: str = "shell", **more: Any) -> dict[str, Any]:
 def test_runs_follow_each_other_and_each_closes_its_own_calls() -> None:
     runs = [
         (
-            Run(id="r1", turn=1, status="CANCELLED"),
+            SdkRun(id="r1", turn=1, status="CANCELLED"),
             told(say("user", "one"), call("running", args={"command": "x"})),
         ),
-        (Run(id="r2", turn=2, status="FINISHED"), told(say("user", "two"), say("assistant", "ok"))),
+        (SdkRun(id="r2", turn=2, status="FINISHED"), told(say("user", "two"), say("assistant", "ok"))),
     ]
     events = list(run_events("a", runs))
     assert [(e.kind, e.body.get("outcome")) for e in events] == [
@@ -405,13 +405,13 @@ def test_runs_follow_each_other_and_each_closes_its_own_calls() -> None:
 )
 def test_how_a_call_ended(result: Any, status: str, outcome: str, output: str) -> None:
     messages = told(say("user", "x"), call("running", args={}), call(status, result=result))
-    events = list(run_events("a", [(Run(id="r", status="FINISHED"), messages)]))
+    events = list(run_events("a", [(SdkRun(id="r", status="FINISHED"), messages)]))
     assert (events[-1].body["outcome"], events[-1].body["output"]) == (outcome, output)
 
 
 def test_a_call_that_is_told_only_when_it_ends() -> None:
     messages = told(say("user", "x"), call("completed", args={"p": 1}), call("completed"))
-    events = list(run_events("a", [(Run(id="r", status="FINISHED"), messages)]))
+    events = list(run_events("a", [(SdkRun(id="r", status="FINISHED"), messages)]))
     assert [event.kind for event in events] == ["user", "tool_progress", "tool_summary"]
     assert events[1].origin != events[2].origin
 
@@ -432,7 +432,7 @@ def test_words_are_an_answer_only_if_nothing_was_cut(
 ) -> None:
     end = [{"type": "status", "status": status}] if status == "FINISHED" else []
     messages = told(say("user", "x"), *extra, say("assistant", "half of it"), *end)
-    found = judge(run_stories("a", [(Run(id="r", status=status), messages)]), has_runs=True)
+    found = judge(run_stories("a", [(SdkRun(id="r", status=status), messages)]), has_runs=True)
     assert (found.turns, found.last_complete) == (1, complete)
 
 
@@ -462,21 +462,21 @@ def test_thinking_is_joined_up_to_its_end() -> None:
     pieces = [{"type": "thinking", "text": text} for text in ("a", "b")]
     end = {"type": "thinking", "text": "", "thinking_duration_ms": 3}
     messages = told(say("user", "x"), *pieces, end, {"type": "thinking", "text": "c"}, say("assistant", "d"))
-    events = list(run_events("a", [(Run(id="r", status="FINISHED"), messages)]))
+    events = list(run_events("a", [(SdkRun(id="r", status="FINISHED"), messages)]))
     assert [e.body["text"] for e in events] == ["x", "ab", "c", "d"]
 
 
 def test_halves_of_a_character_are_put_together() -> None:
     messages = told(say("user", "x"), say("assistant", "\ud83d"), say("assistant", "\ude00"))
-    events = list(run_events("a", [(Run(id="r", status="FINISHED"), messages)]))
+    events = list(run_events("a", [(SdkRun(id="r", status="FINISHED"), messages)]))
     assert events[-1].body["text"] == "\U0001f600"
     encode(events[-1].body)
 
 
 def test_what_is_not_known_is_a_notice() -> None:
     odd = told({"type": "hologram", "x": 1}, {"type": "task", "text": "half way"})
-    other = Message(seq=3, payload={"schemaVersion": 1, "type": "other"})
-    events = list(run_events("a", [(Run(id="r", status="FINISHED"), [*odd, other])]))
+    other = SdkRunMessage(seq=3, payload={"schemaVersion": 1, "type": "other"})
+    events = list(run_events("a", [(SdkRun(id="r", status="FINISHED"), [*odd, other])]))
     assert [event.body["code"] for event in events] == [
         "no_prompt",
         "unknown_record",
@@ -487,7 +487,7 @@ def test_what_is_not_known_is_a_notice() -> None:
 
 def test_a_prompt_that_the_log_lacks_is_asked_for() -> None:
     messages = told({"type": "status", "status": "RUNNING"}, say("assistant", "hi"))
-    runs = [(Run(id="r", status="FINISHED", request="q"), messages)]
+    runs = [(SdkRun(id="r", status="FINISHED", request="q"), messages)]
     events = list(run_events("a", runs, lambda run: {"q": "the prompt"}.get(run.request or "")))
     assert [(e.kind, e.body["text"]) for e in events] == [("user", "the prompt"), ("assistant", "hi")]
 

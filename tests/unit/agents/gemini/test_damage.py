@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 
-from holdfast.agents.gemini.events import Teller
-from holdfast.agents.gemini.inspect import Around, judge, turns
-from holdfast.agents.gemini.log import STARTS, Log, is_record
+from holdfast.agents.gemini.events import GeminiEventBuilder
+from holdfast.agents.gemini.inspect import GeminiSurroundings, judge, turns
+from holdfast.agents.gemini.log import STARTS, MutationLog, is_record
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
 from holdfast.transcripts import jsonl
@@ -30,14 +30,14 @@ RESUMED = whole("multi_file_before_wipe", "session-2026-11-15T22-30-f106b938.jso
 WIPED = whole("crash_during_resume")
 
 
-def fold(content: bytes) -> tuple[Log, list[NewEvent]]:
-    log = Log()
+def fold(content: bytes) -> tuple[MutationLog, list[NewEvent]]:
+    log = MutationLog()
     for line in jsonl.read(io.BytesIO(content), STARTS, accepts=is_record):
         log.take(line)
-    events = list(Teller(log, io.BytesIO(content), "gemini", "x").events())
+    events = list(GeminiEventBuilder(log, io.BytesIO(content), "gemini", "x").events())
     for event in events:
         encode(event.body)
-    for problem in judge(log, "x", Around(), []):
+    for problem in judge(log, "x", GeminiSurroundings(), []):
         encode(problem.evidence)
     turns(log)
     return log, events

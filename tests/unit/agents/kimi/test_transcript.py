@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from holdfast.agents.kimi import kimi_cli, kimi_code
 from holdfast.agents.kimi.reader import KimiReader
 from holdfast.model.event import NewEvent
-from holdfast.transcripts.jsonl import Line
+from holdfast.transcripts.jsonl import JsonlLine
 from tests.support import paths
 from tests.support import transcript_cases as history_cases
 
@@ -127,15 +127,16 @@ def test_finding_kimi_cli_beside_kimi_code(tmp_path: Path) -> None:
     }
 
 
-def wire(*records: dict[str, Any]) -> list[Line]:
+def wire(*records: dict[str, Any]) -> list[JsonlLine]:
     first = {"type": "metadata", "protocol_version": "1.5"}
     return [
-        Line(number=n, offset=100 * n, size=99, value=record) for n, record in enumerate([first, *records])
+        JsonlLine(number=n, offset=100 * n, size=99, value=record)
+        for n, record in enumerate([first, *records])
     ]
 
 
-def fold(*records: dict[str, Any]) -> tuple[list[NewEvent], kimi_code.Fold]:
-    made = kimi_code.Fold("session_1")
+def fold(*records: dict[str, Any]) -> tuple[list[NewEvent], kimi_code.KimiCodeWire]:
+    made = kimi_code.KimiCodeWire("session_1")
     events = [event for line in wire(*records) for event in made.take(line)] + made.end()
     history_cases.check_storable(events)
     return events, made
@@ -491,12 +492,12 @@ INNER = [
 def test_any_value_in_every_field(kind: Any, role: Any, record: Any, within: Any) -> None:
     both = {**within, "role": role, "type": role}
     fold(prompt("a"), {**record, "type": kind}, {**record, "type": kind, "message": both, "event": both})
-    made = kimi_cli.Wire("1")
+    made = kimi_cli.KimiCliWire("1")
     for name in ("TurnBegin", "ContentPart", "ToolCall", "ToolResult", "StepRetry", "PlanDisplay", "x"):
         payload = {**record, **within, "function": within.get("part"), "user_input": within.get("content")}
-        line = Line(number=1, offset=1, size=1, value={"message": {"type": name, "payload": payload}})
+        line = JsonlLine(number=1, offset=1, size=1, value={"message": {"type": name, "payload": payload}})
         history_cases.check_storable(made.take(line))
-    messages = kimi_cli.Messages("1")
+    messages = kimi_cli.KimiCliMessages("1")
     value = {**within, "role": role, "tool_calls": within.get("toolCalls")}
-    history_cases.check_storable(messages.take(Line(number=1, offset=1, size=1, value=value)))
+    history_cases.check_storable(messages.take(JsonlLine(number=1, offset=1, size=1, value=value)))
     messages.context.forgets(made)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from holdfast.agents.opencode.reader import OpenCodeReader
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 from tests.support import paths
 
 FIXTURES = os.path.join(paths.FIXTURES, "history", "opencode")
@@ -32,7 +32,7 @@ def read(folder: str, id: str = SESSION) -> tuple[list[NewEvent], list[str]]:
     reader = OpenCodeReader()
     path = os.path.join(folder, "opencode.db")
     list(reader.sessions(folder))
-    for place in reader.find(folder, id) or [Place(agent="opencode", native_id=id, path=path)]:
+    for place in reader.find(folder, id) or [SessionRef(agent="opencode", native_id=id, path=path)]:
         events = list(reader.events(place))
         for event in events:
             check(event)
@@ -209,16 +209,16 @@ def test_any_bytes(tmp_path: Path, flips: Any) -> None:
     st.sampled_from(["user", "assistant"]),
 )
 def test_any_value_in_every_field(value: Any, kind: Any, role: Any) -> None:
-    from holdfast.agents.opencode.database import Row, Session
-    from holdfast.agents.opencode.events import Fold
+    from holdfast.agents.opencode.database import OpenCodeRow, OpenCodeSession
+    from holdfast.agents.opencode.events import OpenCodeConversation
 
     part = (
         {**value, "type": kind} if isinstance(value, dict) else {"type": kind, "state": value, "text": value}
     )
     message = {"role": role, "error": value, "time": value, "finish": value, "summary": value}
-    fold = Fold("opencode", Session(id="ses_1"))
+    fold = OpenCodeConversation("opencode", OpenCodeSession(id="ses_1"))
     events = [
-        *fold.take(Row(id="msg_1", data=message), [Row(id="prt_1", data=part)]),
+        *fold.take(OpenCodeRow(id="msg_1", data=message), [OpenCodeRow(id="prt_1", data=part)]),
         *fold.end(),
     ]
     for event in events:

@@ -365,7 +365,7 @@ def test_secrets_are_never_asked_for(tmp_path: Path) -> None:
             asked.add(table)
         return apsw.SQLITE_OK
 
-    class Watched(module.Store):
+    class Watched(module.OpenCodeDatabase):
         def __init__(self, copy: str):
             super().__init__(copy)
             self.db.authorizer = hear

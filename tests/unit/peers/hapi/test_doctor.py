@@ -301,5 +301,5 @@ def test_a_large_database_at_rest_is_read_where_it_is(
     before = files(tmp_path)
     assert install(path).look().fingerprint == want
     assert files(tmp_path) == before
-    with pytest.raises(errors.StoreBusy), database.opened(str(path)):
+    with pytest.raises(errors.StoreBusy), database.open_database(str(path)):
         os.utime(path, (1, 1))

@@ -15,7 +15,7 @@ from holdfast.doctor import operation
 from holdfast.home import Home
 from holdfast.peers.hapi.database import FLAVORS
 from holdfast.peers.hapi.install import HapiInstall
-from holdfast.peers.hapi.metadata import Metadata
+from holdfast.peers.hapi.metadata import HapiMetadata
 from tests.support.hapi_cases import copied, files
 
 UUID = "7c1a7b1e-0000-4000-8000-00000000000a"
@@ -119,7 +119,7 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
             if name not in mended:
                 assert after[name] == (metadata, version, seq)
                 continue
-            old, new = Metadata(metadata).fields, Metadata(after[name][0]).fields
+            old, new = HapiMetadata(metadata).fields, HapiMetadata(after[name][0]).fields
             assert after[name][1:] == (version + 1, seq + 1)
             changed = {key for key in new if key not in old or new[key] != old[key]}
             assert old.keys() <= new.keys() and changed <= {*TOKENS, "flavor", "path", "host"}
@@ -138,7 +138,7 @@ def test_setting_keys_keeps_every_other_value(
     old: dict[str, Any], space: str, ascii_only: bool, new: dict[str, str]
 ) -> None:
     text = json.dumps(old, ensure_ascii=ascii_only, separators=(f",{space}", f"{space}:"))
-    metadata = Metadata(f"{space}{text}{space}".encode(errors="replace"))
+    metadata = HapiMetadata(f"{space}{text}{space}".encode(errors="replace"))
     if not metadata.is_object:
         assert "NaN" in text or "Infinity" in text
         return

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.doctor import operation
-from holdfast.doctor.plan import Diagnosis, Finding
+from holdfast.doctor.plan import Diagnosis, DoctorFinding
 from holdfast.home import Home
 from holdfast.peers.hapi.install import HapiInstall
 from tests.support import paths
@@ -168,7 +168,7 @@ class Bench:
     def patient(self) -> HapiInstall:
         return HapiInstall(str(self.path), {"HOME": str(self.user)})
 
-    def look(self) -> tuple[Diagnosis, Finding]:
+    def look(self) -> tuple[Diagnosis, DoctorFinding]:
         found = self.patient().look()
         (finding,) = [f for f in found.findings if f.code == "token_missing"]
         return found, finding

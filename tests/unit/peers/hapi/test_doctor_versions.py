@@ -19,7 +19,7 @@ from holdfast.doctor import operation
 from holdfast.doctor.plan import Diagnosis
 from holdfast.home import Home
 from holdfast.peers.hapi.install import HapiInstall
-from holdfast.peers.hapi.metadata import Metadata
+from holdfast.peers.hapi.metadata import HapiMetadata
 from tests.support.hapi_builder import VERSIONS, Made, build
 from tests.support.hapi_cases import files, rows
 from tests.support.hapi_holes import HOST, Hole, claude, holes, of, prompt, uuid
@@ -114,7 +114,7 @@ def _expect_only(before: Any, after: Any, mends: dict[str, dict[str, str]]) -> N
             assert len(counters) == 2 and all(after[table][key][at] == row[at] + 1 for at in counters)
             old = row[metadata] if isinstance(row[metadata], bytes) else (row[metadata] or "").encode()
             now = json.loads(after[table][key][metadata])
-            assert now == {**Metadata(old).fields, **mends[row[0]]}
+            assert now == {**HapiMetadata(old).fields, **mends[row[0]]}
 
 
 def test_values_that_are_not_changed_keep_their_very_text(tmp_path: Path) -> None:

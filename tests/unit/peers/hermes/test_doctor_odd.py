@@ -15,7 +15,7 @@ from holdfast.doctor.plan import Diagnosis
 from holdfast.home import Home
 from holdfast.peers.hermes import sessions_folder, sidecar
 from holdfast.peers.hermes.install import HermesInstall
-from holdfast.peers.hermes.layout import Layout
+from holdfast.peers.hermes.layout import HermesLayout
 from tests.support.hermes_builder import T0, Made, content, everything, submitted, talk, token
 from tests.support.hermes_holes import HOLES
 
@@ -230,11 +230,11 @@ def test_an_index_is_read_piece_by_piece_as_it_would_be_whole(
     broken = ["", "[", "[1", "[1,", "[1,]", "[1 2]", "[,1]", "{}", "[]]", f"{one}x", '["a\x00"]', one[:-9]]
     for text in sound:
         path.write_text(text, encoding="utf-8")
-        told = list(sessions_folder.entries(Layout(str(made.path))))
+        told = list(sessions_folder.entries(HermesLayout(str(made.path))))
         assert repr(told) == repr(json.loads(text))
     for text in broken:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError):
-            list(sessions_folder.entries(Layout(str(made.path))))
+            list(sessions_folder.entries(HermesLayout(str(made.path))))
     path.write_bytes(one.encode()[:20])
-    assert sessions_folder.whole(Layout(str(made.path))) == []
+    assert sessions_folder.all_entries(HermesLayout(str(made.path))) == []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.event import NewEvent
 from holdfast.peers.hermes import merge
-from holdfast.peers.hermes.merge import Item
+from holdfast.peers.hermes.merge import ComparableMessage
 from holdfast.peers.hermes.reader import HermesReader
 from holdfast.transcripts.reader import Inspection
 
@@ -553,7 +553,7 @@ def test_who_writes_to_a_session_owns_it(tmp_path: Path) -> None:
 
 items = st.lists(
     st.builds(
-        Item,
+        ComparableMessage,
         st.sampled_from([b"a", b"b", b"c", b"d"]),
         st.none() | st.floats(0, 1e6),
         st.just(b""),
@@ -565,8 +565,10 @@ items = st.lists(
 
 @given(items, items)
 @settings(max_examples=500)
-def test_no_message_of_either_copy_is_lost_or_doubled(first: list[Item], second: list[Item]) -> None:
-    plan = merge.plan(first, second)
+def test_no_message_of_either_copy_is_lost_or_doubled(
+    first: list[ComparableMessage], second: list[ComparableMessage]
+) -> None:
+    plan = merge.plan_merge(first, second)
     alone = [n for places in plan.after.values() for n in places]
     assert sorted([*plan.pairs, *alone]) == list(range(len(second)))
     assert len(set(plan.pairs.values())) == len(plan.pairs)
@@ -575,10 +577,12 @@ def test_no_message_of_either_copy_is_lost_or_doubled(first: list[Item], second:
 
 
 @given(items, st.data())
-def test_a_copy_adds_nothing_and_a_longer_one_only_its_end(first: list[Item], data: st.DataObject) -> None:
-    first = [Item(item.key, float(n)) for n, item in enumerate(first)]
-    assert merge.plan(first, first) == merge.Plan({n: n for n in range(len(first))}, {})
+def test_a_copy_adds_nothing_and_a_longer_one_only_its_end(
+    first: list[ComparableMessage], data: st.DataObject
+) -> None:
+    first = [ComparableMessage(item.key, float(n)) for n, item in enumerate(first)]
+    assert merge.plan_merge(first, first) == merge.MergePlan({n: n for n in range(len(first))}, {})
     part = data.draw(st.integers(0, len(first)))
-    plan = merge.plan(first[:part], first)
+    plan = merge.plan_merge(first[:part], first)
     assert [n for places in plan.after.values() for n in places] == list(range(part, len(first)))
-    assert merge.plan(first, first[:part]).after == {}
+    assert merge.plan_merge(first, first[:part]).after == {}

@@ -14,7 +14,7 @@ import pytest
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
 from holdfast.peers.hermes.reader import HermesReader
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 from tests.support import paths
 
 FIXTURES = paths.FIXTURES / "history" / "hermes"
@@ -33,7 +33,7 @@ def home(case: str) -> str:
     return str(FIXTURES / case / "hermes-home")
 
 
-def one(case: str, native_id: str) -> Place:
+def one(case: str, native_id: str) -> SessionRef:
     places = HermesReader().find(home(case), native_id)
     assert len(places) == 1
     return places[0]
@@ -224,7 +224,7 @@ def test_the_root_is_the_home_of_hermes() -> None:
 
 
 def test_a_session_that_is_nowhere() -> None:
-    place = Place(agent="hermes", native_id="none", path=home("clean"))
+    place = SessionRef(agent="hermes", native_id="none", path=home("clean"))
     seen = HermesReader().inspect(place)
     assert ([p.code for p in seen.problems], seen.sound) == (["no_transcript"], False)
     assert list(HermesReader().events(place)) == []

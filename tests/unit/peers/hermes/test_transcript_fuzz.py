@@ -21,7 +21,7 @@ from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
 from holdfast.peers.hermes import sidecar
 from holdfast.peers.hermes.reader import HermesReader
-from holdfast.transcripts.reader import Place
+from holdfast.transcripts.reader import SessionRef
 from tests.support import paths
 from tests.unit.peers.hermes.test_merge import SID, T0, V30, add, call, database, result, said
 from tests.unit.peers.hermes.test_merge import sidecar as write
@@ -126,7 +126,7 @@ def test_a_database_with_every_page_spoiled_in_turn(tmp_path: Path) -> None:
         found = read_all(tmp_path)
         if found:
             assert len(words(found[SID])) >= 30 or page < 8
-    place = Place(agent="hermes", native_id=SID, path=str(path))
+    place = SessionRef(agent="hermes", native_id=SID, path=str(path))
     path.write_bytes(whole[: size * 8])
     assert "store_damaged" in [p.code for p in HermesReader().inspect(place).problems]
 

@@ -13,46 +13,46 @@ from contextlib import contextmanager, suppress
 
 from holdfast import durable_io, errors
 from holdfast.doctor import files, sqlite_rows
-from holdfast.doctor.files import Mark, mark, same
-from holdfast.doctor.receipts import Case, Item
+from holdfast.doctor.files import FileDigest, digest_file, same_content
+from holdfast.doctor.receipts import OperationDir, TouchedFile
 from holdfast.process.open_files import ENDINGS
 
 
-def allowed(case: Case, item: Item) -> str | None:
+def why_not(case: OperationDir, item: TouchedFile) -> str | None:
     """Why the item cannot be given back; None if it can: its files are as we left them."""
     assert item.after is not None
     half = case.undoing()
     if item.kind == "file":
-        now = mark(item.path)
-        fits = same(now, item.after[""]) or (half and same(now, item.before[""]))
+        now = digest_file(item.path)
+        fits = same_content(now, item.after[""]) or (half and same_content(now, item.before[""]))
         return None if fits else f"{item.path} has changed since"
-    now, wal = mark(item.path), mark(item.path + "-wal")
-    whole = mark(_whole(case, item)) if half else None
-    if half and now is not None and (same(now, item.before[""]) or same(now, whole)):
-        fits = wal is None or wal.size == 0 or same(wal, item.before.get("-wal"))
+    now, wal = digest_file(item.path), digest_file(item.path + "-wal")
+    whole = digest_file(_whole(case, item)) if half else None
+    if half and now is not None and (same_content(now, item.before[""]) or same_content(now, whole)):
+        fits = wal is None or wal.size == 0 or same_content(wal, item.before.get("-wal"))
     else:
-        fits = same(now, item.after[""]) and (wal is None or wal.size == 0)
+        fits = same_content(now, item.after[""]) and (wal is None or wal.size == 0)
     return None if fits else f"{item.path} has changed since"
 
 
-def give_back(case: Case, number: int, item: Item) -> None:
+def restore_item(case: OperationDir, number: int, item: TouchedFile) -> None:
     """The item's files as they were before; also what a run that was cut short left beside them goes."""
     for ending in item.before:
-        files.drop(files.temp_of(item.path + ending, case.id))
+        files.remove_if_present(files.temp_path(item.path + ending, case.id))
     if item.kind == "database":
-        give_back_database(case, number, item)
+        restore_database(case, number, item)
         return
-    now, before = mark(item.path), item.before[""]
-    if same(now, before):
+    now, before = digest_file(item.path), item.before[""]
+    if same_content(now, before):
         return
     if before is None:
         assert now is not None
-        files.remove(item.path, now)
+        files.remove_file(item.path, now)
         return
-    files.put(case.old(number), item.path, now, before, files.temp_of(item.path, case.id))
+    files.replace_file(case.old(number), item.path, now, before, files.temp_path(item.path, case.id))
 
 
-def give_back_database(case: Case, number: int, item: Item) -> None:
+def restore_database(case: OperationDir, number: int, item: TouchedFile) -> None:
     """The database and what belongs to it, old rows at every moment."""
     before = {ending: item.before.get(ending) for ending in ENDINGS}
     if any(_size(before[ending]) for ending in ("-wal", "-journal")):
@@ -61,48 +61,48 @@ def give_back_database(case: Case, number: int, item: Item) -> None:
         with suppress(errors.StoreUnreadable):
             if not os.path.exists(whole):
                 _make_whole(case, number, item, whole)
-            _put(case, whole, item.path, before[""], mark(whole))
+            _put(case, whole, item.path, before[""], digest_file(whole))
     for ending in ENDINGS[1:]:
         if before[ending] is None:
             with durable_io.reported(item.path):
-                files.drop(item.path + ending)
+                files.remove_if_present(item.path + ending)
         else:
             _put(case, case.old(number, ending), item.path + ending, before[ending], before[ending])
     _put(case, case.old(number), item.path, before[""], before[""])
 
 
 @contextmanager
-def copy_of(case: Case, number: int, item: Item) -> Iterator[str]:
+def database_copy(case: OperationDir, number: int, item: TouchedFile) -> Iterator[str]:
     """A database as it was before, in a place where it may be opened and changed."""
     path = durable_io.temp_name(os.path.join(case.folder, "copy"))
     try:
         for ending in ("", "-wal", "-journal"):
             if item.before.get(ending) is not None:
-                files.keep(case.old(number, ending), path + ending)
+                files.back_up(case.old(number, ending), path + ending)
         yield path
     finally:
         for ending in ENDINGS:
-            files.drop(path + ending)
+            files.remove_if_present(path + ending)
 
 
-def _put(case: Case, kept: str, path: str, was: Mark | None, wanted: Mark | None) -> None:
+def _put(case: OperationDir, kept: str, path: str, was: FileDigest | None, wanted: FileDigest | None) -> None:
     assert was is not None and wanted is not None
-    now = mark(path)
+    now = digest_file(path)
     if now is not None and now.same(wanted):
         with suppress(OSError):
             os.utime(path, ns=(was.mtime_ns, was.mtime_ns))
         return
-    wanted = Mark(wanted.sha256, wanted.size, was.mode, was.mtime_ns)
-    files.put(kept, path, now, wanted, files.temp_of(path, case.id))
+    wanted = FileDigest(wanted.sha256, wanted.size, was.mode, was.mtime_ns)
+    files.replace_file(kept, path, now, wanted, files.temp_path(path, case.id))
 
 
-def _whole(case: Case, item: Item) -> str:
+def _whole(case: OperationDir, item: TouchedFile) -> str:
     return os.path.join(case.folder, "whole-" + os.path.basename(item.path))
 
 
-def _make_whole(case: Case, number: int, item: Item, path: str) -> None:
-    with copy_of(case, number, item) as copy:
-        sqlite_rows.tidy(copy)
+def _make_whole(case: OperationDir, number: int, item: TouchedFile, path: str) -> None:
+    with database_copy(case, number, item) as copy:
+        sqlite_rows.checkpoint(copy)
         fd = os.open(copy, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -112,5 +112,5 @@ def _make_whole(case: Case, number: int, item: Item, path: str) -> None:
         durable_io.DISK.sync_dir(case.folder)
 
 
-def _size(what: Mark | None) -> int:
+def _size(what: FileDigest | None) -> int:
     return 0 if what is None else what.size
