@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from bench.running.helper import serve
 from bench.running.latency import AGENT, PROGRAM
-from holdfast.agents import driver as drivers
+from holdfast.agents import acp
 from holdfast.agents.driver import AgentJob
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
@@ -27,7 +27,7 @@ LOOK_S = 0.02
 async def work(store: BaseStore) -> None:
     """Take whatever is queued, one after the other."""
     while True:
-        claimed = await store.claim_next(identity.me(), 3600)
+        claimed = await store.claim_next(identity.me("here"), 3600)
         if claimed is not None:
             await relay(store, claimed)
         await asyncio.sleep(LOOK_S)
@@ -39,12 +39,12 @@ async def relay(store: BaseStore, claimed: Task) -> None:
     job = AgentJob(
         agent=AGENT, session=claimed.session, task=task, prompt=claimed.prompt, cwd="/", program=()
     )
-    driver = drivers.make("acp", job)
+    driver = acp.make_driver(job)
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.writelines(driver.open().sends)
+    process.stdin.writelines(driver.start_messages().sends)
     lines = Splitter()
 
     async def commit(entries: list[Entry]) -> None:
@@ -53,7 +53,7 @@ async def relay(store: BaseStore, claimed: Task) -> None:
         )
 
     while driver.final is None:
-        outs = [driver.hear(line.data or b"") for line in lines.feed(await process.stdout.read(1 << 16))]
+        outs = [driver.on_line(line.data or b"") for line in lines.feed(await process.stdout.read(1 << 16))]
         entries: list[Entry] = [entry for out in outs for entry in out.entries]
         if entries:
             await commit(entries)

@@ -74,6 +74,11 @@ class Disk:
 DISK = Disk()
 
 
+def private(path: str, flags: int) -> int:
+    """An `opener` for `open`: a file that is made is for its user alone."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 @contextmanager
 def reported(path: str) -> Iterator[None]:
     """Turn what an operating system says of a write into our words."""

@@ -65,7 +65,7 @@ class TokenField(BadInput):
     """That metadata key names an agent's token, which lives in its own lineage; nothing was changed."""
 
     code = "token_field"
-    hint = "record a token with the token call; metadata cannot hold or clear one"
+    hint = "`holdfast token ID record NATIVE_ID` records a token; metadata cannot hold or clear one"
 
 
 class NotFound(HoldfastError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from holdfast import errors
 
@@ -47,6 +48,31 @@ class Home:
 
         for path in (self.path, self.sessions, self.trash, self.quarantine, self.reports):
             make_folder(path)
+        self._tighten()
+
+    def _tighten(self) -> None:
+        """Take from others what they may do with an existing home, and say so."""
+        wide = os.stat(self.path).st_mode & 0o077
+        changed = [] if not wide else [self.path]
+        with suppress(PermissionError), os.scandir(self.path) as entries:  # it may be written, but not read
+            changed += [entry.path for entry in entries if _is_wide(entry)]
+        if not changed:
+            return
+        import logging
+
+        log = logging.getLogger(__name__)
+        kept = []
+        for path in changed:
+            try:
+                os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
+            except FileNotFoundError:  # gone meanwhile
+                continue
+            except OSError as problem:
+                kept.append(f"{path}: {problem.strerror}")
+        if wide and not kept:
+            log.warning("other users could look into %s; it is yours alone now (0700)", self.path)
+        if kept:
+            log.warning("other users may look into the home, and that cannot be changed: %s", "; ".join(kept))
 
     def mirror(self, session: str) -> str:
         """The mirror file of a session."""
@@ -88,6 +114,14 @@ class Home:
             yield
         finally:
             os.close(fd)
+
+
+def _is_wide(entry: os.DirEntry[str]) -> bool:
+    try:
+        mode = entry.stat(follow_symlinks=False).st_mode
+    except FileNotFoundError:  # gone meanwhile
+        return False
+    return bool(mode & 0o077) and (stat.S_ISDIR(mode) or stat.S_ISREG(mode))
 
 
 def _holder(fd: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from holdfast.errors import BadInput
 
 T = TypeVar("T")
 
+Leftovers = Literal["wait", "end", "ignore"]  # processes that a dead run left behind
+
 
 class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How tasks are run on this machine."""
@@ -21,6 +23,8 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     permissions: Policy = "ask"
     time_limit_s: float | None = None  # for a task that brings none
     grace_s: float = 10.0  # from asking an agent to stop to ending it
+    leftovers: Leftovers = "wait"  # after `leftovers_s`: ask a person, end them, or start beside them
+    leftovers_s: float = 600.0  # for how long a task waits for processes before that
     leave_s: float = 20.0  # from an agent's final word to ending it
     keep_days: float = 30.0  # a task's compressed stdio
 
@@ -56,6 +60,8 @@ def read(config: Mapping[str, Any]) -> Settings:
     run = table("run", config.get("run", {}), RunSettings)
     if run.at_once < 1:
         raise BadInput("config.toml: run.at_once must be at least 1")
+    if run.leftovers_s < 0:
+        raise BadInput("config.toml: run.leftovers_s must be at least 0")
     return Settings(
         run=run,
         agents={name: table(f"agents.{name}", said, AgentSettings) for name, said in agents.items()},

@@ -25,7 +25,7 @@ def main(how: str, flag: str, argv: list[str]) -> None:
         os.execv(argv[0], argv)
     agent = subprocess.Popen(argv, stdin=subprocess.PIPE)
     assert agent.stdin is not None
-    loads = any(word in argv for word in ("--resume", "resume"))
+    loads = "resume" in argv or any(word.startswith("--resume=") for word in argv)
     for line in sys.stdin.buffer:
         if how == "hesitates" and loads and b'"session/prompt"' in line:
             break

@@ -91,18 +91,18 @@ def test_a_hub_offers_a_mended_session_for_resume(tmp_path: Path) -> None:
     with hub(path.parent) as before:
         assert before.ask(f"/api/sessions/{NAME}/resume", {})[1]["code"] == "resume_unavailable"
     put_claude_transcript(tmp_path / "user", NATIVE, "please do step 0")
-    patient = HapiInstall(str(path.parent), {"HOME": str(tmp_path / "user")})
+    target = HapiInstall(str(path.parent), {"HOME": str(tmp_path / "user")})
     old = files(path.parent)
-    receipt = operation.apply(Home(str(tmp_path / "home")), patient, patient.look().fingerprint)
-    operation.undo(Home(str(tmp_path / "home")), patient, receipt)
+    receipt = operation.apply(Home(str(tmp_path / "home")), target, target.diagnose().fingerprint)
+    operation.undo(Home(str(tmp_path / "home")), target, receipt)
     assert files(path.parent) == old
-    operation.apply(Home(str(tmp_path / "home")), patient, patient.look().fingerprint)
+    operation.apply(Home(str(tmp_path / "home")), target, target.diagnose().fingerprint)
     with hub(path.parent) as after:
         sessions = {found["id"]: found for found in after.ask("/api/sessions")[1]["sessions"]}
         assert sessions[NAME]["metadata"]["agentSessionId"] == NATIVE
         # It goes on as far as a machine to run on, of which this hub has none.
         assert after.ask(f"/api/sessions/{NAME}/resume", {})[1]["code"] == "no_machine_online"
-    assert not patient.look().plan
+    assert not target.diagnose().plan
 
 
 def test_a_hub_offers_a_session_whose_metadata_were_null(tmp_path: Path) -> None:
@@ -116,16 +116,16 @@ def test_a_hub_offers_a_session_whose_metadata_were_null(tmp_path: Path) -> None
     db.close()
     with hub(path.parent) as before:
         assert before.ask(f"/api/sessions/{NAME}/resume", {})[1]["code"] == "resume_unavailable"
-    patient = HapiInstall(str(path.parent), {"HOME": str(tmp_path / "nobody")})
-    operation.apply(Home(str(tmp_path / "home")), patient, patient.look().fingerprint)
+    target = HapiInstall(str(path.parent), {"HOME": str(tmp_path / "nobody")})
+    operation.apply(Home(str(tmp_path / "home")), target, target.diagnose().fingerprint)
     with hub(path.parent) as after:
         assert after.ask(f"/api/sessions/{NAME}/resume", {})[1]["code"] == "no_machine_online"
 
 
 def test_a_running_hub_is_seen(tmp_path: Path) -> None:
     path = copied("edited-token-removed.db", tmp_path / "hapi")
-    patient = HapiInstall(str(path.parent), {"HOME": str(tmp_path)})
+    target = HapiInstall(str(path.parent), {"HOME": str(tmp_path)})
     with hub(path.parent):
-        plan = patient.look().fingerprint
+        plan = target.diagnose().fingerprint
         with pytest.raises(errors.ProgramRunning, match=r"process \d+ .*hapi.* has .* open"):
-            operation.apply(Home(str(tmp_path / "home")), patient, plan)
+            operation.apply(Home(str(tmp_path / "home")), target, plan)

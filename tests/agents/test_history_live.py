@@ -19,7 +19,6 @@ import msgspec
 from holdfast.agents.registry import AgentRegistry
 from holdfast.model.event import Event
 from holdfast.transcripts.dedupe import KnownEvents
-from holdfast.transcripts.reader import HasOwnWording
 from tests.agents import scripts
 from tests.agents.fake_model.script import Call, Step
 from tests.agents.lab import Lab, next_prompt
@@ -42,7 +41,7 @@ def test_nothing_is_missing_on_either_side(lab: Lab) -> None:
     (place,) = reader.find(root, ended["outcome"]["native_id"])
     log = [_event(line) for line in running.task.log()]
     past = list(reader.events(place))
-    known = KnownEvents(reader.said if isinstance(reader, HasOwnWording) else None)
+    known = KnownEvents(reader.wording)
     for event in log:
         known.add(event)
     assert [e for e in known.missing(past) if e.kind in SPOKEN] == []

@@ -145,9 +145,10 @@ class Window:
         page = context.new_page()
         page.on("pageerror", lambda problem: self.wrong.append(str(problem)))
         page.on("console", self._heard)
-        page.on("request", lambda r: None if r.url.startswith(hub.url) else self.outside.append(r.url))
+        own = (hub.url, hub.page_url)
+        page.on("request", lambda r: None if r.url.startswith(own) else self.outside.append(r.url))
         page.goto(f"{hub.url}/?token={hub.token}")
-        page.goto(f"{hub.url}/#{path}")
+        page.goto(f"{hub.page_url}/#{path}")
         page.wait_for_selector("#line.live")
         return page
 

@@ -83,6 +83,11 @@ class HubProcess:
         self.url, self.token = told["url"], told["token"]
         self._port = int(self.url.rsplit(":", 1)[1])
 
+    @property
+    def page_url(self) -> str:
+        """Where a browser is led to."""
+        return f"http://holdfast.localhost:{self._port}"
+
     def kill(self) -> None:
         """As a crash would: nothing is said goodbye to."""
         self._end(signal.SIGKILL)

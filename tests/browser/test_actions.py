@@ -103,6 +103,34 @@ def test_cancel(hub: HubProcess, window: Window) -> None:
     expect(page.locator(".go-on .chip")).not_to_have_attribute("data-verdict", "wait")
 
 
+def test_tokens_are_recorded_revoked_and_reinstated(hub: HubProcess, window: Window) -> None:
+    session = hub.ran("First.", [{"say": "One."}])
+    page = window.open(hub, f"/s/{session}")
+    expect(page.locator(".go-on .chip")).to_have_text("safe")
+    page.locator(".facts .token").click()
+    box = page.get_by_role("dialog", name="Tokens")
+    rows = box.locator("tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("current")
+    box.get_by_label("The agent's id").fill("not lost")
+    box.get_by_label("Why must it not be resumed?").fill("it went astray")
+    box.get_by_role("button", name="Revoke").click()
+    expect(rows.first).to_contain_text("it went astray")
+    expect(page.locator(".facts .token")).to_have_text("token revoked")
+    expect(box.get_by_label("The agent's id")).to_have_value("not lost")
+    expect(page.locator(".go-on .chip")).to_have_text("fresh")
+    shoot(page, "tokens")
+    box.get_by_role("button", name="Reinstate").click()
+    expect(rows.first).to_contain_text("current")
+    box.get_by_label("The agent's id").fill("by-hand-1")
+    box.get_by_role("button", name="Record").click()
+    expect(rows).to_have_count(2)
+    expect(rows.last).to_contain_text("by-hand-1")
+    expect(page.locator(".facts .token")).to_have_text("token by-hand-")
+    box.get_by_role("button", name="Close").click()
+    expect(box).to_have_count(0)
+
+
 def test_resume_goes_on_in_the_same_session(hub: HubProcess, window: Window) -> None:
     session = hub.ran("First.", [{"say": "One."}])
     page = window.open(hub, f"/s/{session}")

@@ -103,7 +103,7 @@ def test_a_view_that_could_not_be_read_comes_by_itself(own_hub: HubProcess, wind
     expect(page.locator(".ring-key")).to_be_visible()
     own_hub.kill()
     expect(page.locator("#line.lost")).to_be_visible()
-    page.goto(f"{own_hub.url}/#/s/{session}")
+    page.goto(f"{own_hub.page_url}/#/s/{session}")
     expect(page.locator("#main")).to_contain_text("cannot be reached")
     shoot(page, "unreached")
     own_hub.start()

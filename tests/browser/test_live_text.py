@@ -44,12 +44,12 @@ def test_the_text_of_claude_code_appears_as_it_streams(
     """Also when one comes to the session in the middle of it, and after the hub was killed."""
     page = window.open(claude_hub, "/")
     told = claude_hub.dispatch("Say it.", [], agent="claude")
-    page.goto(f"{claude_hub.url}/#/s/{told['session']}")
+    page.goto(f"{claude_hub.page_url}/#/s/{told['session']}")
     live = page.locator("article.live")
     expect(live).to_contain_text("It is done 😀, word0 word1 word2 word3 word")
-    page.goto(f"{claude_hub.url}/#/")
+    page.goto(f"{claude_hub.page_url}/#/")
     expect(live).to_have_count(0)
-    page.goto(f"{claude_hub.url}/#/s/{told['session']}")  # while nothing more is said
+    page.goto(f"{claude_hub.page_url}/#/s/{told['session']}")  # while nothing more is said
     expect(live).to_contain_text("word2 word3 word")
     expect(live).to_have_count(1)
     claude_hub.kill()

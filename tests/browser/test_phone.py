@@ -43,7 +43,7 @@ def test_every_view_on_a_phone(own_hub: HubProcess, window: Window) -> None:
         ("/verdicts?action=fresh", ".plain-list"),
         ("/doctor", ".note"),
     ):
-        page.goto(f"{own_hub.url}/#{path}")
+        page.goto(f"{own_hub.page_url}/#{path}")
         expect(page.locator(ready).first).to_be_visible()
         assert page.evaluate(BEYOND) == []
         page.evaluate("() => document.querySelectorAll('.view, #main').forEach(e => e.scrollTo?.(0, 0))")
@@ -51,7 +51,7 @@ def test_every_view_on_a_phone(own_hub: HubProcess, window: Window) -> None:
             page,
             f"phone{'-'.join(['', *[word for word in path.split('?')[0].split('/') if word][:1]]) or '-all'}",
         )
-    page.goto(f"{own_hub.url}/#/s/{session}")
+    page.goto(f"{own_hub.page_url}/#/s/{session}")
     page.get_by_role("button", name="Sessions").click()
     expect(page.locator(f"li.session[data-id='{session}']")).to_be_in_viewport()
     expect(page.locator("#shade")).to_be_visible()

@@ -59,7 +59,7 @@ def test_axe_finds_nothing(hub: HubProcess, window: Window, size: tuple[int, int
         ("/verdicts?action=fresh", ".plain-list"),
         ("/doctor", ".note"),
     ):
-        page.goto(f"{hub.url}/#{path}")
+        page.goto(f"{hub.page_url}/#{path}")
         page.wait_for_selector(ready)
         page.evaluate("() => document.querySelectorAll('article.tool details').forEach(d => (d.open = true))")
         page.wait_for_function(JUDGED, polling=100)

@@ -60,7 +60,7 @@ class Run:
         self.entries: list[Any] = []
         self.sent: list[dict[str, Any]] = []
         self.lines: list[bytes] = []
-        self.take(self.driver.open())
+        self.take(self.driver.start_messages())
 
     def take(self, out: DriverOutput | None) -> None:
         assert out is not None and self.process.stdin is not None
@@ -79,7 +79,7 @@ class Run:
             line = self.process.stdout.readline()
             assert line, "the agent has ended"
             self.lines.append(line[:-1])
-            self.take(self.driver.hear(line[:-1]))
+            self.take(self.driver.on_line(line[:-1]))
         return self
 
     def leave(self) -> list[tuple[str, Any]]:
@@ -87,9 +87,9 @@ class Run:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         for line in self.process.stdout:
-            self.take(self.driver.hear(line[:-1]))
+            self.take(self.driver.on_line(line[:-1]))
         assert self.process.wait(10) == 0
-        self.take(self.driver.close())
+        self.take(self.driver.on_eof())
         return [(e.kind, _short(e.body)) for e in self.entries if isinstance(e, NewEvent)]
 
 
@@ -142,8 +142,8 @@ def test_text_thought_and_tools_to_the_end() -> None:
         assert run.entries[0] == SeeToken(agent="judge", native_id=NATIVE, protocol="acp", seen_in="stream")
         assert run.driver.final is not None and run.driver.final.ok
         again = AcpDriver(run.job)
-        again.open()
-        assert [entry for line in run.lines for entry in again.hear(line).entries] == run.entries
+        again.start_messages()
+        assert [entry for line in run.lines for entry in again.on_line(line).entries] == run.entries
 
 
 @pytest.mark.parametrize("how", ["person", "policy"])
@@ -151,8 +151,8 @@ def test_text_thought_and_tools_to_the_end() -> None:
 def test_a_permission_is_given_or_not(how: str, decision: Any, chosen: str) -> None:
     with running("ask say", "ask" if how == "person" else decision) as run:
         if how == "person":
-            run.until(lambda driver: driver.asking)
-            assert run.driver.asking["0"].input == {"command": "echo hi"}
+            run.until(lambda driver: driver.pending_permissions)
+            assert run.driver.pending_permissions["0"].input == {"command": "echo hi"}
             run.take(run.driver.answer("0", decision))
         run.until(ended)
         assert run.sent[-1]["result"] == {"outcome": {"outcome": "selected", "optionId": chosen}}
@@ -177,7 +177,7 @@ def test_stopped_while_a_tool_runs() -> None:
 
 def test_stopped_while_a_permission_waits() -> None:
     with running("ask say") as run:
-        run.until(lambda driver: driver.asking)
+        run.until(lambda driver: driver.pending_permissions)
         run.take(run.driver.interrupt())
         run.until(ended)
         assert run.driver.final is not None and run.driver.final.cancelled
@@ -217,6 +217,6 @@ def test_a_load_is_judged_too() -> None:
         agent="x", session="s", task="t", prompt="é\n", cwd="/w", program=(), native_id="n", resume=True
     )
     driver = AcpDriver(job)
-    judged(driver.open().sends[0])
+    judged(driver.start_messages().sends[0])
     told = {"id": 0, "result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}}
-    assert judged(driver.hear(json.dumps(told).encode()).sends[0])["method"] == "session/load"
+    assert judged(driver.on_line(json.dumps(told).encode()).sends[0])["method"] == "session/load"

@@ -20,14 +20,13 @@ from claude_agent_sdk.testing import run_session_store_conformance
 
 from holdfast import errors
 from holdfast.agents.claude.reader import ClaudeReader
-from holdfast.claude_sdk import SessionStore
+from holdfast.claude_sdk import SessionStore, sdk_session
 from holdfast.claude_sdk import entries as entries_of
-from holdfast.claude_sdk import entries as shelves
-from holdfast.claude_sdk.entries import LONGEST_SUMMARY
+from holdfast.claude_sdk.sdk_session import LONGEST_SUMMARY
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import decode, encode
 from holdfast.store.store import BaseStore
-from holdfast.transcripts.importer import past_of
+from holdfast.transcripts.importer import load_known_events
 from tests.conftest import Opener
 from tests.support.store_model import log_of
 
@@ -91,7 +90,7 @@ async def test_entries_come_back_and_the_conversation_is_in_the_log(opener: Open
     assert (session.agent, session.cwd, session.key) == (
         "claude",
         "/home/dev/proj",
-        shelves.session_key("-home-dev-proj", ID),
+        sdk_session.session_key("-home-dev-proj", ID),
     )
     assert [t.native_id for t in await store.tokens(session.id)] == [ID]
     told = [event for event in await log_of(store, session.id) if event.kind not in ("session", "token")]
@@ -219,7 +218,7 @@ async def test_metadata_that_lost_its_place_is_an_error_and_nothing_is_lost(stor
     sessions = SessionStore(store)
     await sessions.append(KEY, [record(1)])
     session = (await store.sessions()).sessions[0]
-    await store.patch_metadata(session.id, {shelves.FIELD: None}, session.version)
+    await store.patch_metadata(session.id, {sdk_session.FIELD: None}, session.version)
     for call in (sessions.load(KEY), sessions.append(KEY, [record(2)])):
         with pytest.raises(errors.MetadataUnreadable):
             await call
@@ -305,6 +304,6 @@ async def test_a_replay_of_the_transcript_itself_adds_nothing_that_was_said(
     session = (await store.sessions()).sessions[0]
     reader = ClaudeReader()
     (place,) = reader.find(str(tmp_path), str(path))
-    known = await past_of(store, session.id, reader)
+    known = await load_known_events(store, session.id, reader)
     assert list(known.missing(reader.events(place))) == []
     assert await sessions.load(KEY) == chain

@@ -66,3 +66,28 @@ def test_bash_completes_commands_and_keys_with_colons(terminal: Terminal) -> Non
     assert in_bash(terminal, "holdfast ver") == ["verdict"]
     assert in_bash(terminal, "holdfast log for") == ["forge:dev:a/b:7"]
     assert in_bash(terminal, "holdfast log forge:d") == ["dev:a/b:7"]
+
+
+def test_bash_runs_nothing_that_is_in_a_key(terminal: Terminal) -> None:
+    """What is offered is put on the command line, and run with it."""
+    key = "a:$(touch ran)`touch ran`;touch ran *"
+    terminal.run({"say": "x"}, words=["--key", key])
+    asked = f"""
+        holdfast() {{ {" ".join(HOLDFAST)} "$@"; }}
+        eval "$(holdfast completion bash)"
+        COMP_LINE='holdfast show a:' COMP_POINT=16
+        _holdfast
+        eval "set -- a:${{COMPREPLY[0]}}"
+        printf '%s\\n' "$#" "$1"
+    """
+    done = subprocess.run(
+        ["bash", "-c", asked],
+        env=terminal.env,
+        cwd=terminal.cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == f"1\n{key}\n"
+    assert not Path(terminal.cwd, "ran").exists()

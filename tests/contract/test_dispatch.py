@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, ids
-from holdfast.model.changes import Create
+from holdfast import errors, ids, timestamps
+from holdfast.model.changes import Create, SetStatus
+from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Link, Session
-from holdfast.model.task import Task
+from holdfast.model.task import Task, WaitingFor
 from holdfast.process import identity
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 from tests.conftest import Opener
 
 NOTE = NewEvent("notice", {"text": "resume=<none>: because", "code": "not_resumed"})
@@ -33,12 +34,17 @@ def into(session: str, prompt: str = "go", **more: Any) -> Dispatch:
 
 def instead_of(old: Session, **more: Any) -> Dispatch:
     create = Create(agent="demo", key="k", cwd="/w", link=Link(old.id, "fresh"))
-    given = {"create": create, "replaces": Replacing(old.id, "ann", "it goes on"), "events": (NOTE,), **more}
+    given = {
+        "create": create,
+        "replaces": SessionReplacement(old.id, "ann", "it goes on"),
+        "events": (NOTE,),
+        **more,
+    }
     return Dispatch(ids.new(ids.SESSION), "go", {}, **given)
 
 
 async def claimed(store: BaseStore, task: Task) -> Task:
-    return await store.claim(task.id, task.generation, identity.me(), 60)
+    return await store.claim(task.id, task.generation, identity.me("here"), 60)
 
 
 async def test_a_prompt_is_queued_where_it_was_judged(store: BaseStore) -> None:
@@ -81,9 +87,10 @@ async def test_what_waits_goes_along_in_order(store: BaseStore) -> None:
     old = await thread(store)
     first = await store.enqueue(old.id, "first")
     waiting = [await store.enqueue(old.id, f"waits {n}", options={"n": n}) for n in range(3)]
-    running = await claimed(store, first)
-    moving = Replacing(old.id, "holdfast", "it goes on", (running.id, running.generation))
-    task = await store.dispatch(instead_of(old, replaces=moving, retry_of=running.id))
+    wait = SetStatus(status="waiting", waiting_for=WaitingFor("owner", "busy", timestamps.now()))
+    await store.commit(Commit(old.id, [wait], task=waiting[0].id))
+    moving = SessionReplacement(old.id, "holdfast", "it goes on", (first.id, first.generation))
+    task = await store.dispatch(instead_of(old, replaces=moving, retry_of=first.id))
     left = await store.tasks(session=old.id)
     assert [t.status for t in left] == ["cancelled"] * 4
     gone_on = await store.tasks(session=task.session)
@@ -98,9 +105,10 @@ async def test_what_waits_goes_along_in_order(store: BaseStore) -> None:
 async def test_one_that_has_another_owner_by_now_is_not_moved(store: BaseStore) -> None:
     old = await thread(store)
     running = await claimed(store, await store.enqueue(old.id, "go"))
-    stale = Replacing(old.id, "holdfast", "on", (running.id, running.generation - 1))
-    with pytest.raises(errors.StaleGeneration):
-        await store.dispatch(instead_of(old, replaces=stale))
+    for generation in (running.generation - 1, running.generation):
+        stale = SessionReplacement(old.id, "holdfast", "on", (running.id, generation))
+        with pytest.raises(errors.StaleGeneration):
+            await store.dispatch(instead_of(old, replaces=stale))
     assert (await store.session(old.id)).state == "live" and len(await store.tasks()) == 1
 
 
@@ -121,7 +129,7 @@ async def test_what_is_refused_leaves_the_old_one_as_it_was(store: BaseStore, sp
     with pytest.raises((errors.BadInput, errors.Refused, errors.NotFound)):
         await store.dispatch(instead_of(old, **spoilt))
     with pytest.raises(errors.BadInput):
-        await store.dispatch(instead_of(old, replaces=Replacing(old.id, "a\0", "why")))
+        await store.dispatch(instead_of(old, replaces=SessionReplacement(old.id, "a\0", "why")))
     assert await store.session(old.id) == old and await store.tasks() == []
 
 

@@ -16,10 +16,10 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.store.location import Location
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Committed
+from holdfast.store.types import CommitResult
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import REPLAY_MARKER
-from holdfast.transcripts.importer import Came, TranscriptImport, adopt_all
+from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, import_sessions
 from holdfast.transcripts.reader import SessionRef
 from tests.support.claude_transcripts import READER, SLUG, Made
 from tests.support.terminal import Terminal
@@ -121,6 +121,21 @@ def test_a_session_that_cannot_be_taken_stops_no_other(terminal: Terminal, root:
     assert len(done["adopted"]) == MANY - 1
 
 
+def test_a_transcript_named_like_an_option_is_never_taken(terminal: Terminal, root: Path) -> None:
+    """It would be resumed as `claude --resume --dangerously-skip-permissions`."""
+    sound = transcript(root, 1)
+    made = Made(root, "--dangerously-skip-permissions")
+    made.user("hello")
+    made.says("hello")
+    made.place()
+    hostile = root / "--dangerously-skip-permissions.jsonl"
+    done = json.loads(terminal.give("import", "claude", "--json", status=1).stdout)
+    assert [one["native_id"] for one in done["adopted"]] == [sound.id]
+    (failed,) = done["failed"]
+    assert failed["path"] == str(hostile) and "not a conversation id of Claude Code" in failed["message"]
+    assert len(terminal.asked("ls")) == 1
+
+
 def test_a_store_that_cannot_be_opened_is_said_once(
     terminal: Terminal, root: Path, location: Location
 ) -> None:
@@ -168,8 +183,10 @@ async def test_those_that_are_adopted_together_do_not_disturb_each_other(
     assert len((await store.sessions()).sessions) == 1
 
 
-async def adopt(store: BaseStore, places: Sequence[SessionRef]) -> list[Came]:
-    return await adopt_all(store, READER, places, host="here", protocol=lambda place: None)
+async def adopt(store: BaseStore, places: Sequence[SessionRef]) -> list[ImportOutcome]:
+    return await import_sessions(
+        store, READER, places, host="here", protocol=lambda place: None, check_id=lambda place: None
+    )
 
 
 class Dying:
@@ -179,11 +196,11 @@ class Dying:
         self._left = at
         self._commit = store.commit
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         self._left -= 1
         if not self._left:
             raise Cut
         return await self._commit(commit)
 
-    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | HoldfastError]:
+    async def commit_all(self, commits: Sequence[Commit]) -> list[CommitResult | HoldfastError]:
         return [await self.commit(commit) for commit in commits]

@@ -13,7 +13,7 @@ from holdfast.home import Home
 from holdfast.peers.hapi.install import HapiInstall
 from holdfast.store.location import Location
 from tests.conftest import Opener
-from tests.support.hapi_builder import build
+from tests.support.hapi_builder import Made, build
 from tests.support.hapi_cases import files
 from tests.support.hapi_holes import holes, uuid
 from tests.support.terminal import Terminal
@@ -66,7 +66,38 @@ async def test_a_token_that_the_doctor_brought_back_comes_with_the_next_import(
     store = await opener()
     session = imported(terminal, path)["in messages"]["session"]
     assert not await store.tokens(session)
-    patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
-    operation.apply(Home(str(tmp_path / "doctor's")), patient, patient.look().fingerprint)
+    target = HapiInstall(str(path), {"HOME": str(tmp_path)})
+    operation.apply(Home(str(tmp_path / "doctor's")), target, target.diagnose().fingerprint)
     assert imported(terminal, path)["in messages"]["session"] == session
     assert [token.native_id for token in await store.tokens(session)] == [uuid(2)]
+
+
+async def test_a_session_that_crashed_in_hapi_is_not_called_sound(
+    terminal: Terminal, opener: Opener, tmp_path: Path
+) -> None:
+    path = tmp_path / "hapi/hapi.db"
+    ended = {"archivedBy": "cli", "lifecycleState": "archived"}
+    flavor = {"flavor": "claude", "claudeSessionId": uuid(70), "path": str(tmp_path)}
+    build(
+        path,
+        26,
+        {
+            "crashed": Made({**flavor, **ended, "archiveReason": "Session crashed"}),
+            "done": Made(
+                {**flavor, **ended, "claudeSessionId": uuid(71), "archiveReason": "Session completed"}
+            ),
+        },
+    )
+    ours = imported(terminal, path)
+    store = await opener()
+    for name, crashed in (("crashed", True), ("done", False)):
+        session = await store.session(ours[name]["session"])
+        assert session.metadata is not None and session.metadata["hapi_state"]["lifecycleState"] == "archived"
+        found = terminal.asked("verdict", session.id)
+        assert ("crashed_elsewhere" in [reason["code"] for reason in found["reasons"]]) == crashed
+        assert found["action"] != "resume"
+        notes = [event.body for event in await store.events(session.id) if event.kind == "notice"]
+        assert [note["crashed"] for note in notes if note["code"] == "ended_elsewhere"] == [crashed]
+        before = session.events
+        imported(terminal, path)
+        assert (await store.session(session.id)).events == before, "what is kept already is not kept again"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from holdfast.node import Node
 from holdfast.runner import finish
 from holdfast.store.store import BaseStore
+
+HERE = Node("here", frozenset({"here", "as it was named before"}))
 
 
 async def test_a_token_of_a_run_that_is_not_recorded_is_told_of_once(store: BaseStore) -> None:
     lost = await store.create_session("demo", host="here")
     await store.see_token(lost.id, "demo", "native-1", seen_in="stream")
-    found = await finish.settle(store, "here")
+    found = await finish.settle(store, HERE)
     assert [(one["session"], one["task"]) for one in found] == [(lost.id, None)]
     (event,) = [event for event in await store.events(lost.id) if event.kind == "notice"]
     assert event.body["code"] == "last_unrecorded"
-    assert await finish.settle(store, "here") == []
+    assert await finish.settle(store, HERE) == []
 
 
 async def test_others_are_left_alone(store: BaseStore) -> None:
@@ -28,4 +31,4 @@ async def test_others_are_left_alone(store: BaseStore) -> None:
     await store.see_token(away.id, "demo", "native-5", seen_in="stream")
     await store.archive(away.id, "me", "done")
     await store.create_session("demo", host="here")
-    assert await finish.settle(store, "here") == []
+    assert await finish.settle(store, HERE) == []

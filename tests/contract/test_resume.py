@@ -150,7 +150,7 @@ def test_a_cancelled_task_makes_the_next_one_fresh_until_it_is_trusted(terminal:
     assert "last_cancelled" in terminal.asked_to_fail("resume", "k", "x")["reasons"][0]["code"]
     told = terminal.asked("trust", "k", "--reason", "looked at it")
     assert told["task"] == made["task"]
-    assert verdict(terminal) == ("resume", ["sound"])
+    assert verdict(terminal) == ("resume", ["trusted"])
     assert keyed(terminal, SAY)["session"] == made["session"]
     terminal.give("trust", "k", status=4)
 
@@ -439,8 +439,8 @@ def break_loading(terminal: Terminal) -> None:
 def test_a_death_while_loading_is_an_attempt_and_twice_is_enough(terminal: Terminal) -> None:
     first = keyed(terminal, SAY)
     break_loading(terminal)
-    for _ in range(2):
-        assert verdict(terminal) == ("resume", ["sound"]), "until then nothing else has changed"
+    for code in ("sound", "last_not_started"):
+        assert verdict(terminal) == ("resume", [code]), "until then nothing else has changed"
         failed = keyed(terminal, SAY, status=11)
         assert failed["session"] == first["session"] and failed["outcome"]["resumed"] is False
         tokens = terminal.asked("show", "k")["tokens"]
@@ -490,11 +490,37 @@ def test_interrupted_tasks_are_run_once_more_each_by_its_verdict(terminal: Termi
     terminal.until(lambda: verdict(terminal, cut[2]["session"])[0] == "fresh")
     rest = terminal.asked("redispatch", "--interrupted")
     assert [one["of"] for one in rest["redispatched"]] == [cut[1]["task"], cut[2]["task"]]
-    assert terminal.asked("redispatch", "--interrupted")["redispatched"] == []
+    assert terminal.asked("redispatch", "--interrupted") == {"redispatched": [], "skipped": []}
     for one in (*only, *rest["redispatched"]):
         task = terminal.ended(one["task"])
         assert (task["status"], task["retry_of"]) == ("succeeded", one["of"])
         assert "cut short" in bodies(terminal, one["session"], "user")[0]["text"]
+
+
+def test_a_task_that_must_wait_is_run_again_when_its_session_is_free(terminal: Terminal) -> None:
+    gate = {"tool": "shell", "run": GATE}
+    keyed_, other = terminal.detached(gate, SAY, words=["--key", "a"]), terminal.detached(gate, SAY)
+    for one in (keyed_, other):
+        terminal.until_event(one["session"], "tool_progress")
+        kill_agent(terminal, one["task"])
+        assert terminal.ended(one["task"])["status"] == "interrupted"
+    refused = terminal.asked("redispatch", "--interrupted")
+    assert (
+        refused["redispatched"] == []
+        and ["--wait" in one["hint"] for one in refused["skipped"]] == [True] * 2
+    )
+    made = terminal.asked("redispatch", "--interrupted", "--wait")
+    assert (
+        made["skipped"] == []
+        and ["still runs" in one["waits_for"] for one in made["redispatched"]] == [True] * 2
+    )
+    assert terminal.asked("redispatch", "--interrupted", "--wait") == {"redispatched": [], "skipped": []}
+    (Path(terminal.cwd) / "gate").touch()
+    for one in made["redispatched"]:
+        task = terminal.ended(one["task"])
+        assert task["status"] == "cancelled" and "moved_to" in task["outcome"], task
+        moved = terminal.ended(task["outcome"]["moved_to"]["task"])
+        assert moved["status"] == "succeeded" and moved["session"] != one["session"]
 
 
 def test_an_imported_session_is_gone_on_with_when_it_is_sound(terminal: Terminal, tmp_path: Path) -> None:
@@ -502,7 +528,137 @@ def test_an_imported_session_is_gone_on_with_when_it_is_sound(terminal: Terminal
     other = Terminal(Home(str(tmp_path / "other")), terminal.cwd)
     other.env["HOLDFAST_DEMO_HOME"] = terminal.env["HOLDFAST_DEMO_HOME"]
     (adopted,) = other.asked("import", "demo")["adopted"]
-    assert verdict(other, adopted["session"]) == ("resume", ["sound"])
+    assert verdict(other, adopted["session"]) == ("resume", ["adopted_sound"])
     other.give("resume", adopted["session"], '<<[{"say":"on"}]>>')
     assert native(other.last()) == native(task)
     assert verdict(terminal, task["session"]) == ("resume", ["sound"]), "what it did elsewhere is replayed"
+
+
+# --- sessions that another program ran
+
+
+def import_elsewhere(terminal: Terminal, tmp_path: Path) -> tuple[Terminal, str]:
+    """Another home that imports the one conversation of this one."""
+    other = Terminal(Home(str(tmp_path / "other")), terminal.cwd)
+    other.env["HOLDFAST_DEMO_HOME"] = terminal.env["HOLDFAST_DEMO_HOME"]
+    (adopted,) = other.asked("import", "demo")["adopted"]
+    return other, adopted["session"]
+
+
+def test_an_imported_session_that_was_cut_short_gets_a_brief(terminal: Terminal, tmp_path: Path) -> None:
+    first = terminal.run(SAY)
+    cut = terminal.run(*DIES, words=["--session", first["session"]], status=13)
+    other, adopted = import_elsewhere(terminal, tmp_path)
+    action, codes = verdict(other, adopted)
+    assert action == "fresh" and "adopted_sound" not in codes
+    other.give("resume", adopted, "--fresh", '<<[{"say":"again"}]>>')
+    text = bodies(other, other.last()["session"], "user")[0]["text"]
+    for words in ("cut short", adopted, "echo half: ok", "another program", f"> {cut['prompt']}"):
+        assert words in text, (words, text)
+    assert f"Asked before that:\n- {first['prompt']}" in text and text.endswith(other.last()["prompt"])
+    assert other.last()["status"] == "succeeded"
+
+
+def test_an_imported_session_that_a_person_stopped_is_not_resumed(terminal: Terminal, tmp_path: Path) -> None:
+    made = terminal.detached(SAY, {"tool": "shell", "run": GATE})
+    terminal.until_event(made["session"], "tool_progress")
+    terminal.give("cancel", made["task"])
+    assert terminal.ended(made["task"])["status"] == "cancelled"
+    (Path(terminal.cwd) / "gate").touch()
+    other, adopted = import_elsewhere(terminal, tmp_path)
+    found = other.asked("verdict", adopted)
+    assert found["action"] == "fresh" and "stopped by a person" in found["reasons"][0]["text"], found
+
+
+# --- why it is safe
+
+
+@pytest.mark.parametrize("stop", ["refusal", "max_tokens", "max_turn_requests"])
+def test_a_turn_that_did_not_succeed_is_never_called_a_success(terminal: Terminal, stop: str) -> None:
+    failed = keyed(terminal, SAY, {"stop": stop}, status=11)
+    found = terminal.asked("verdict", "k")
+    (reason,) = found["reasons"]
+    assert (
+        reason["code"] in ("failed_with_answer", "last_failed") and reason["evidence"]["task"] == failed["id"]
+    )
+    assert stop in reason["text"] and "ended well" not in reason["text"]
+    assert found["action"] == ("resume" if reason["code"] == "failed_with_answer" else "fresh")
+    if found["action"] == "resume":
+        assert "It is safe to resume: the agent ended its turn with an answer" in reason["text"]
+
+
+def test_a_launch_that_failed_is_told(terminal: Terminal) -> None:
+    first = keyed(terminal, SAY)
+    terminal.config('[agents.demo]\ncommand = ["false"]\n')
+    failed = keyed(terminal, SAY, status=11)
+    terminal.config("")
+    found = terminal.asked("verdict", "k")
+    (reason,) = found["reasons"]
+    assert (found["action"], reason["code"]) == ("resume", "last_not_started")
+    assert failed["id"] in reason["text"] and "It changed nothing" in reason["text"]
+    assert reason["evidence"]["before"] == first["id"]
+
+
+# --- the way back to an archived conversation
+
+
+def fresh_start(terminal: Terminal) -> tuple[dict[str, Any], dict[str, Any]]:
+    """An interrupted session that is archived, and the fresh one that has its key."""
+    keyed(terminal, SAY)
+    cut = keyed(terminal, *DIES, status=13)
+    return cut, keyed(terminal, {"say": "anew"})
+
+
+def test_an_archived_session_takes_its_key_back(terminal: Terminal) -> None:
+    cut, after = fresh_start(terminal)
+    old, new = cut["session"], after["session"]
+    found = terminal.asked("verdict", old)
+    assert found["action"] == "fresh" and found["reasons"][-1]["code"] == "archived"
+    command = f"`holdfast resume {old} --anyway` brings it back and takes the key k back from session {new}"
+    assert command in found["reasons"][-1]["text"] and found["reasons"][-1]["evidence"]["holder"] == new
+    for words in (["resume", old, "x"], ["resume", old, "x", "--fresh"], ["run", "--session", old, "x"]):
+        refused = terminal.asked_to_fail(*words)
+        assert refused["code"] == "illegal_change" and command in refused["hint"], refused
+    assert f"`holdfast resume {old} --anyway`" in terminal.asked_to_fail("unarchive", old)["hint"]
+    terminal.give("resume", old, "--anyway", '<<[{"say":"back"}]>>')
+    task = terminal.last()
+    assert (task["session"], native(task), task["outcome"]["resumed"]) == (old, native(cut), True)
+    back, away = (terminal.asked("show", session)["session"] for session in (old, new))
+    assert (back["state"], back["key"], away["state"]) == ("live", "k", "archived")
+    assert old in away["archive"]["reason"] and "took the key k back" in away["archive"]["reason"]
+    (noted,) = [b for b in bodies(terminal, old, "notice") if b["code"] == "key_taken_back"]
+    assert (noted["session"], noted["key"]) == (new, "k") and noted["by"] == away["archive"]["by"]
+    assert keyed(terminal, SAY)["session"] == old, "the thread continues there"
+
+
+def test_an_archived_session_is_forked_without_the_key(terminal: Terminal) -> None:
+    cut, after = fresh_start(terminal)
+    old = cut["session"]
+    assert f"`holdfast resume {old} --fork`" in terminal.asked("verdict", old)["reasons"][-1]["text"]
+    terminal.give("resume", old, "--fork", '<<[{"say":"a copy"}]>>')
+    copy = terminal.asked("show", terminal.last()["session"])["session"]
+    assert copy["link"] == {"session": old, "relation": "fork"} and copy["key"] is None
+    assert terminal.asked("show", old)["session"]["state"] == "archived"
+    assert terminal.asked("show", "k")["session"]["id"] == after["session"]
+
+
+def test_a_key_is_not_taken_from_a_session_that_works(terminal: Terminal) -> None:
+    cut, _ = fresh_start(terminal)
+    running = terminal.detached({"tool": "shell", "run": GATE}, SAY, words=["--key", "k"])
+    terminal.until_event(running["session"], "tool_progress")
+    refused = terminal.asked_to_fail("resume", cut["session"], "--anyway", "x")
+    assert refused["code"] == "session_running" and running["task"] in refused["hint"]
+    assert terminal.asked("show", cut["session"])["session"]["state"] == "archived"
+    (Path(terminal.cwd) / "gate").touch()
+    assert terminal.ended(running["task"])["status"] == "succeeded"
+
+
+def test_a_session_that_was_archived_by_hand_comes_back(terminal: Terminal) -> None:
+    first = keyed(terminal, SAY)
+    terminal.give("archive", "k", "--reason", "done")
+    found = terminal.asked("verdict", first["session"])
+    assert [reason["code"] for reason in found["reasons"]] == ["sound", "archived"]
+    assert "takes the key" not in found["reasons"][-1]["text"]
+    terminal.give("resume", first["session"], "--anyway", '<<[{"say":"on"}]>>')
+    assert terminal.asked("show", "k")["session"]["id"] == first["session"]
+    assert "overruled" not in notices(terminal, first["session"]), "nothing was against it"

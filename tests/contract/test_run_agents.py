@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
+import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.runner import control
 from holdfast.runner.task_run import STDERR_LIMIT
+from holdfast.spool import archive
 from holdfast.spool.task_dir import Spool
 from tests.crash import run_support
 from tests.crash.run_support import Running
@@ -23,7 +27,7 @@ from tests.crash.support import TORTURE
 from tests.support import log_oracle as oracle
 from tests.support import odd_agent
 
-MEGABYTES = 200 if TORTURE else 40
+MEGABYTES = 300 if TORTURE else 60
 
 
 @pytest.fixture
@@ -139,3 +143,65 @@ def test_it_gives_a_reason_that_no_header_can_hold(home: Home) -> None:
     assert task.status == "failed" and str(task.reason).startswith("no such ? thing")
     assert len(str(task.reason)) <= 1000
     assert len(bodies(told(running), "error")[0]) > 100_000
+
+
+def test_a_message_longer_than_memory_is_recorded_in_parts(home: Home) -> None:
+    """It never kills the hub, neither as it comes nor when its spool is read again from the first byte."""
+
+    peak = os.path.join(home.path, "peak")
+
+    def measure() -> None:
+        compress = archive.compress
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+        def told(spool: Spool) -> None:
+            with open(peak, "w") as file:
+                file.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+            compress(spool)
+
+        vars(archive).update(compress=told)
+
+    running = odd(home, "stream", prepare=measure)
+    running.until(lambda: running.task().spool > MEGABYTES << 19)
+    running.worker.kill()
+    running.worker = run_support.worker(home, measure)
+    task = running.ended()
+    assert task.status == "succeeded", task.reason
+    parts = [event.body for event in running.log() if event.kind == "assistant"]
+    assert sum(len(body["text"]) for body in parts) == MEGABYTES << 20
+    assert [body["part"] for body in parts] == list(range(1, len(parts) + 1))
+    assert all(body.get("more") for body in parts[:-1]) and "more" not in parts[-1]
+    assert task.outcome is not None
+    assert task.outcome["answer_cut"] and len(task.outcome["answer"]) == 100_000
+    assert not [event for event in running.log() if event.kind == "error"]
+    with open(peak) as file:
+        assert int(file.read()) < 60 * 1024, "kilobytes, whatever the length of the message"
+
+
+@pytest.mark.parametrize("failures, status", [(1, "succeeded"), (2, "failed")])
+def test_an_opencode_that_loses_the_race_for_its_database_is_started_once_more(
+    home: Home, tmp_path: Path, failures: int, status: str
+) -> None:
+    """Two of them create it at the same moment, and one fails before it takes a prompt."""
+    program = str(tmp_path / "opencode-test")  # the home may be where nothing can be executed
+    agent = shlex.join([sys.executable, odd_agent.__file__, "plain"])
+    with open(program, "w") as file:
+        file.write(
+            "#!/bin/sh\n"
+            f"for n in {' '.join(map(str, range(failures)))}; do\n"
+            f"  if mkdir {shlex.quote(home.path)}/failed-$n 2>/dev/null; then\n"
+            "    echo 'SQLiteError: database is locked (SQLITE_BUSY)' >&2; exit 1\n"
+            "  fi\n"
+            "done\n"
+            f"ODD_SESSION=ses_0123456789abcdef exec {agent}\n"
+        )
+    os.chmod(program, 0o755)
+    with open(home.config, "w") as file:
+        file.write(f"[agents.opencode]\npath = {json.dumps(program)}\n")
+    running = Running(home, agent="opencode")
+    task = running.ended()
+    assert task.status == status, task.reason
+    notices = [event.body["code"] for event in running.log() if event.kind == "notice"]
+    assert notices.count("given_back") == 1
+    if failures == 2:
+        assert task.outcome is not None and "SQLITE_BUSY" in task.outcome["stderr"]

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast import errors
-from holdfast.agents.demo import DemoReader
+from holdfast.agents.demo.reader import DemoReader
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import NewEvent
@@ -19,6 +19,7 @@ from holdfast.process import identity
 from holdfast.runner import finish, replay
 from holdfast.runner.context import Context
 from holdfast.settings import Settings
+from holdfast.shortage import Shortages
 from holdfast.store.store import BaseStore
 from holdfast.store.types import Dispatch
 from holdfast.transcripts.backups import TranscriptBackup
@@ -84,14 +85,18 @@ async def with_demo_file(
     """A task in a session of the demo agent, whose reader finds a file."""
     made = await store.create_session("demo", cwd=home.path)
     queued = await store.dispatch(Dispatch(made.id, "go", {}))
-    task = await store.claim(queued.id, queued.generation, identity.me(), 60)
+    task = await store.claim(queued.id, queued.generation, identity.me("here"), 60)
     home.make()
     path = Path(home.path, "d-1.jsonl")
     path.write_text('{"type":"session","id":"d-1","cwd":"/"}\n')
     monkeypatch.setattr(
         DemoReader, "find", lambda *_: [SessionRef(agent="demo", native_id="d-1", path=str(path))]
     )
-    return Context(store, home, AgentRegistry(), Settings(), cast(Any, None), identity.me(), {}), task
+    assert store.node is not None
+    owner = identity.me(store.node.id)
+    watch, settings = cast(Any, None), Settings()
+    context = Context(store, home, AgentRegistry(), settings, watch, owner, store.node, {}, Shortages())
+    return context, task
 
 
 @pytest.mark.parametrize(

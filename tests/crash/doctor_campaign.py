@@ -31,11 +31,9 @@ from tests.support.hapi_cases import copied, files, rows
 from tests.support.hermes_builder import Made
 
 EDITED = "edited-token-removed.db"
-WATCHED = (os.sep + os.path.join("holdfast", "doctor") + os.sep, "fsio.py")
-
-RESTORING = "restoring.py"
-# Only reads; kills there would be most of them, and prove little.
-LOOKING = tuple(os.path.join("doctor", name) + os.sep for name in ("hapi", "hermes"))
+# Where a repair changes files. The peers only read; kills there would be most of them, and prove little.
+WATCHED = (os.sep + os.path.join("holdfast", "doctor") + os.sep, os.sep + "durable_io.py")
+RESTORING = os.path.join("doctor", "restore.py")
 HOLES = ("wiped_with_backup", "torn_with_rows", "missing", "stale", "orphan_with_row", "behind_in_wal")
 
 PLAIN = ("files", "hermes")  # kinds of which each file is for itself
@@ -43,7 +41,7 @@ KINDS = ("files", "rows", "hot", "hermes")
 
 
 class Folder:
-    """A patient of plain files: one to be replaced, one to be made, one to be taken away, many times."""
+    """A target of plain files: one to replace, one to create, one to remove, many times."""
 
     target = "hermes"
 
@@ -53,7 +51,7 @@ class Folder:
     def running(self) -> list[str]:
         return []
 
-    def look(self, progress: Progress | None = None) -> Diagnosis:
+    def diagnose(self, progress: Progress | None = None) -> Diagnosis:
         steps, findings = [], []
         for number in range(3):
             for name, want in (("replace", b"new" * 2000), ("make", b"made"), ("remove", None)):
@@ -113,15 +111,15 @@ def _watched(frame: FrameType, only: str) -> bool:
     name = frame.f_code.co_filename
     if only:
         return name.endswith(only)
-    return any(part in name for part in WATCHED) and not any(part in name for part in LOOKING)
+    return any(part in name for part in WATCHED)
 
 
 class Patientry:
-    """One kind of patient: how it is made ill, and what of it counts."""
+    """One kind of repair_target: how it is made ill, and what of it counts."""
 
     def __init__(self, folder: Path, kind: str):
         self.kind = kind
-        self.folder = folder / "patient"
+        self.folder = folder / "repair_target"
         self.home = Home(str(folder / "home"))
         self.scratch = folder / "scratch"
 
@@ -178,17 +176,17 @@ class Lengths(NamedTuple):
 
 def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> None:
     """Kill an apply, look at what is there, finish it; kill an undo, finish it."""
-    patient = patients.begin()
+    repair_target = patients.begin()
     before, old = files(patients.folder), patients.state()
-    plan = patient.look().fingerprint
-    killed_at(chance.randint(1, lengths.apply), lambda: operation.apply(patients.home, patient, plan))
+    plan = repair_target.diagnose().fingerprint
+    killed_at(chance.randint(1, lengths.apply), lambda: operation.apply(patients.home, repair_target, plan))
     now = patients.state()
     receipt = _receipt(patients.home)
     if receipt is None:
-        receipt = operation.apply(patients.home, patient, plan)
+        receipt = operation.apply(patients.home, repair_target, plan)
     new = patients.state()
     assert receipt.fingerprint == plan and not receipt.problems
-    assert not patient.look().plan
+    assert not repair_target.diagnose().plan
     if patients.kind in PLAIN:
         for name in set(old) | set(now) | set(new):
             assert now.get(name) in (old.get(name), new.get(name)) or ".holdfast-" in name, name
@@ -197,14 +195,14 @@ def one_round(patients: Patientry, chance: random.Random, lengths: Lengths) -> N
         assert now in (old, new) and old != new
     again = receipt
     only, most = chance.choice([("", lengths.undo), (RESTORING, lengths.restoring)])
-    killed_at(chance.randint(1, most), lambda: operation.undo(patients.home, patient, again), only)
+    killed_at(chance.randint(1, most), lambda: operation.undo(patients.home, repair_target, again), only)
     now = patients.state()
     if patients.kind not in PLAIN:
         assert now in (old, new)
     if not OperationDir(patients.home, receipt.id).undone():
-        operation.undo(patients.home, patient, receipt)
+        operation.undo(patients.home, repair_target, receipt)
     assert files(patients.folder) == before
-    assert patient.look().fingerprint == plan
+    assert repair_target.diagnose().fingerprint == plan
 
 
 def _receipt(home: Home) -> Receipt | None:
@@ -216,12 +214,12 @@ def lengths_of(patients: Patientry) -> Lengths:
     """How many lines an apply and its undo have."""
     undone = []
     for only in ("", RESTORING):
-        patient = patients.begin()
-        plan = patient.look().fingerprint
-        apply = lines_of(partial(operation.apply, patients.home, patient, plan))
+        repair_target = patients.begin()
+        plan = repair_target.diagnose().fingerprint
+        apply = lines_of(partial(operation.apply, patients.home, repair_target, plan))
         receipt = _receipt(patients.home)
         assert receipt is not None
-        undo = partial(operation.undo, patients.home, patient, receipt)
+        undo = partial(operation.undo, patients.home, repair_target, receipt)
         undone.append(lines_of(undo, only))
     return Lengths(apply, *undone)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from holdfast.model.task import Owner
 from holdfast.recovery.findings import Report
 from holdfast.recovery.heal import open_healed
 from holdfast.recovery.restore import load_view
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.sql import Sql
@@ -32,8 +31,7 @@ from tests.conftest import REGISTRY
 from tests.crash.support import scratch
 
 RULES = REGISTRY.token_rules()
-HERE = socket.gethostname()
-OWNER = Owner(HERE, 4242, 17.5, "boot")
+OWNER = Owner("here", 4242, 17.5, "boot")
 AWKWARD = 'é\u2028\0\n"quoted" \\ 😀 }{"session":'  # what a reader of lines could stumble on
 LONE = AWKWARD + "\ud800"  # half of a pair: all of its line is then written in ASCII
 
@@ -104,7 +102,7 @@ async def _rich(store: BaseStore) -> str:
         "cursor",
         key="forgejo:dev:o/r:1",
         cwd="/w/rich",
-        host=HERE,
+        host=store.node.id if store.node else None,
         title="Rich «title»",
         worktree=tree,
         link=Link("s000000000000000", "fork"),
@@ -225,8 +223,8 @@ async def healed_once(location: Location, home: Home, deep: bool = False) -> tup
 async def seal_as(store: BaseStore, session: str, seal: str | None) -> None:
     """Let the database believe that it sealed the mirror so: the last time before a crash."""
 
-    async def operation(sql: Sql) -> Outcome:
-        return Outcome(await sql.run("put_seal", id=session, seal=seal))
+    async def operation(sql: Sql) -> OperationResult:
+        return OperationResult(await sql.run("put_seal", id=session, seal=seal))
 
     await store.transact(operation)
 

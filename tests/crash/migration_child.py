@@ -20,6 +20,6 @@ async def main(home: Home) -> None:
 
 
 if __name__ == "__main__":
-    migrations.STEPS = [sys.argv[2]]
+    migrations.STEPS = [*migrations.STEPS, sys.argv[2]]
     sys.stdin.readline()
     asyncio.run(main(Home(sys.argv[1])))

@@ -88,6 +88,7 @@ class Campaign:
         task = await context.store.claim(task.id, task.generation, context.owner, 60)
         if plan == "unqueued":
             await _commit(context, task, [SetStatus(status="cancelled", reason="by ann")])
+            thread.unloaded = False
             return
         if plan == "unloaded":
             assert thread.token is not None
@@ -95,6 +96,7 @@ class Campaign:
             why = f"process {self._rng.randrange(9999)} died"
             await _commit(context, task, [SetStatus(status="failed", reason=why)])
             thread.failures += 1
+            thread.unloaded = True
             return
         token = thread.token if goes_on else None
         thread.begin(task.session, plan)

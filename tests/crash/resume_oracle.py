@@ -56,6 +56,7 @@ class Thread:
     shown: int = len(RECORDS)  # of the last turn, by the stream
     stored: int = len(RECORDS)  # of the last turn, in the agent's file
     failures: int = 0  # of resumes, all in the same way
+    unloaded: bool = False  # the last task of all failed before it reached the agent
     revoked: bool = False
     moved: bool = False  # the caller is in the other folder
     began_moved: bool = False  # the session is
@@ -69,6 +70,7 @@ class Thread:
         self.session, self.plan, self.trusted = session, plan, False
         self.shown = self.stored = len(RECORDS)
         self.failures = 0
+        self.unloaded = False
 
     def status(self) -> Status:
         """How the task must end that it has."""
@@ -118,4 +120,10 @@ class Thread:
         if self.failures > 1:
             found.append(("resume_failed",))
         found += [SPOILT[what] for what in sorted(self.spoilt)]
-        return Expected("fresh", tuple(found)) if found else Expected("resume", (("sound",),))
+        return Expected("fresh", tuple(found)) if found else Expected("resume", (self._safe(),))
+
+    def _safe(self) -> tuple[str, ...]:
+        """Why it is safe to resume: a success is called sound, and nothing else is."""
+        if self.task_status == "succeeded":
+            return ("last_not_started",) if self.unloaded else ("sound",)
+        return ("trusted",) if self.trusted else ("failed_with_answer",)

@@ -69,8 +69,8 @@ def say(text: str, origin: str | None = None) -> NewEvent:
     return NewEvent("assistant", {"text": text}, origin=where)
 
 
-def read_database(path: str) -> dict[str, Seen]:
-    """All sessions, after an integrity check of the whole file."""
+def read_database(path: str, moved: bool = False) -> dict[str, Seen]:
+    """All sessions, after an integrity check of the whole file; `moved`: some may have left a log behind."""
     db = apsw.Connection(path)
     try:
         assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
@@ -79,7 +79,8 @@ def read_database(path: str) -> dict[str, Seen]:
         for row in _rows(db, "select * from session order by n"):
             by_n[row["n"]] = sessions[row["id"]] = Seen(row, [], [], {})
         for row in _rows(db, "select * from log order by n, seq"):
-            by_n[row["n"]].log.append(row)
+            if row["n"] in by_n or not moved:
+                by_n[row["n"]].log.append(row)
         for row in _rows(db, "select * from token order by n, pos"):
             by_n[row["n"]].tokens.append(row)
         for row in _rows(db, "select * from task order by place"):

@@ -210,7 +210,7 @@ async def test_one_bad_repair_never_stops_the_rest(home: Home, monkeypatch: pyte
     for session in world.present:
         os.unlink(home.mirror(session))
 
-    async def fail(store: object, home: object, finding: object, terms: object) -> tuple[str, list[str]]:
+    async def fail(store: object, home: object, finding: object, terms: object) -> repair.Result:
         if getattr(finding, "subject", "") == world.rich:
             raise ZeroDivisionError("unforeseen")
         return await repair.make_mirror_anew(store, home, finding, terms)  # type: ignore[arg-type]

@@ -174,6 +174,7 @@ async def _another_story(home: Home, world: World, lines: list[bytes]) -> bytes:
     from holdfast.store.mirror import format
 
     record = format.read(world.plain, lines[4][:-1]).record
-    told, _ = format.write(world.plain, record._replace(body='{"text":"another story"}'))
+    later = record._replace(body='{"text":"another story"}', at="2026-01-01T00:00:00.000000Z")
+    told, _ = format.write(world.plain, later)
     write(home.mirror(world.plain), b"".join([*lines[:4], told]))
     return b"".join([*lines[:4], told])

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from holdfast import errors
+from holdfast.agents.acp.driver import AcpDriver
 from holdfast.home import Home
 from holdfast.model.event import Event
-from holdfast.model.task import Owner, Task
+from holdfast.model.task import ENDED, Owner, Task
 from holdfast.process import identity
-from holdfast.runner import control, recorder
+from holdfast.runner import control, recorder, task_run
 from holdfast.spool import archive
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.task_dir import Spool
@@ -159,7 +160,7 @@ def test_a_task_of_an_earlier_boot_is_not_attached_to_what_has_its_pids_now(home
     for path in (running.spool.agent_file, running.spool.shim_file):
         with open(path, "w") as file:
             file.write(line)
-    me = identity.me()
+    me = identity.me("here")
     earlier = Owner(me.host, me.pid, me.started, "earlier")
     generation = running.task().generation
     with_store(home, lambda store: store.claim(running.id, generation, earlier, 60.0))
@@ -193,7 +194,8 @@ def test_a_stopped_worker_keeps_its_task_and_one_that_lost_it_leaves_the_agent_a
 async def _steal(home: Home, task_id: str, say: Callable[[str], None]) -> None:
     store = await open_store(run_support.location(home), home, REGISTRY.token_rules())
     task = await store.task(task_id)
-    await store.claim(task_id, task.generation, identity.me(), 60.0)
+    assert store.node is not None
+    await store.claim(task_id, task.generation, identity.me(store.node.id), 60.0)
     await store.close()
     say("mine")
     await asyncio.sleep(DEADLINE_S)
@@ -372,3 +374,54 @@ def test_a_spool_that_a_killed_worker_left_is_put_away_by_a_later_one(home: Home
     later.until(lambda: os.path.exists(running.spool.stdout + ".gz"))
     later.ended()
     assert not os.path.exists(running.spool.stdout)
+
+
+# --- a spool that ends whoever reads it
+
+
+def test_a_spool_on_which_every_worker_dies_is_set_aside(home: Home) -> None:
+    """After three: the task is told, the bytes are kept, and other tasks run."""
+
+    def poisoned() -> None:
+        run_steps.quick()
+        on_line = AcpDriver.on_line
+
+        def dying(driver: AcpDriver, line: bytes) -> Any:
+            if b"poison" in line and b"agent_message_chunk" in line:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return on_line(driver, line)
+
+        vars(task_run).update(SUSPECT_S=0.1)
+        type.__setattr__(AcpDriver, "on_line", dying)
+
+    running = Running(home, {"say": "before"}, {"say": "poison"}, END, prepare=poisoned)
+    workers = 0
+    while workers < 10 and running.task().status not in ENDED:
+        if workers:
+            running.worker = run_support.worker(home, poisoned)
+        running.worker.rest()
+        workers += 1
+    task = running.task()
+    assert workers == 5, "the one that launched it, three that took it up, and one that lived"
+    assert task.status == "interrupted" and "set aside" in str(task.reason)
+    assert codes(running.log(), "error") == ["set_aside"]
+    with archive.open_stdout(running.spool) as file:
+        assert b"poison" in file.read() and os.path.exists(running.spool.keep)
+    agent = running.spool.agent()
+    assert agent is None or not identity.is_alive(*agent)
+    (other,) = run_support.queue(home, [run_support.script(END)])
+    run_support.undisturbed(home)
+    assert with_store(home, lambda store: store.task(other)).status == "succeeded"
+
+
+def test_a_worker_that_is_only_killed_often_sets_nothing_aside(home: Home) -> None:
+    running = Running(home, {"say": "words"}, GATE, END)
+    running.until_event("tool_progress")
+    for _ in range(8):
+        running.worker.kill()
+        running.worker = run_support.worker(home)
+        running.worker.wait_for_word()
+    running.open_gate()
+    task = running.ended()
+    assert task.status == "succeeded"
+    is_whole(running, task)

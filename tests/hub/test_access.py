@@ -10,7 +10,9 @@ from contextlib import suppress
 import pytest
 
 from holdfast import errors
+from holdfast.home import Home
 from holdfast.hub.auth import HEADERS, Access, Asked
+from holdfast.hub.logins import Logins
 from tests.hub.asking import ask, get, raw
 from tests.hub.running_hub import RunningHub
 
@@ -113,21 +115,58 @@ def test_without_the_token_nobody_reads_anything(headers: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     "cookie",
     [
-        f"holdfast_8420={TOKEN}",
-        f'other={{"a": 1, "b": [2]}}; holdfast_8420={TOKEN}',
-        f"a b=c d; =; ;;\x00\xff; holdfast_8420={TOKEN};x",
-        f"holdfast_8420=old; holdfast_8420={TOKEN}",
+        "holdfast_8420={}",
+        'other={"a": 1, "b": [2]}; holdfast_8420={}',
+        "a b=c d; =; ;;\x00\xff; holdfast_8420={};x",
+        "holdfast_8420=old; holdfast_8420={}",
     ],
 )
-def test_the_cookie_counts_whatever_cookies_other_programs_have_set(cookie: str) -> None:
-    headers = {"host": "localhost", "cookie": cookie}
-    Access(TOKEN, "127.0.0.1", 8420).check(Asked("GET", "/api/sessions", headers, None))
+def test_the_cookie_counts_whatever_cookies_other_programs_have_set(home: Home, cookie: str) -> None:
+    logins = Logins(home, TOKEN)
+    made = logins.create("a browser", "localhost", keyed=False)
+    headers = {"host": "localhost", "cookie": cookie.replace("{}", made.cookie)}
+    access = Access(TOKEN, "127.0.0.1", 8420, (), logins)
+    access.check(Asked("GET", "/api/sessions", headers, None))
+    headers = {"host": "localhost", "cookie": cookie.replace("{}", TOKEN)}
+    with pytest.raises(errors.Unauthorized):  # the token itself is no login
+        access.check(Asked("GET", "/api/sessions", headers, None))
 
 
 def test_metrics_are_open_on_loopback_only() -> None:
     Access(TOKEN, "::1", 8420).check(Asked("GET", "/metrics", {"host": "localhost"}, None))
     with pytest.raises(errors.Unauthorized):
         Access(TOKEN, "0.0.0.0", 8420).check(Asked("GET", "/metrics", {"host": "10.0.0.1"}, None))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "hub.example"},
+        {"host": "127.0.0.1:8420", "x-forwarded-for": "10.0.0.1"},
+        {"host": "127.0.0.1:8420", "forwarded": "for=10.0.0.1"},
+        {"host": "127.0.0.1:8420", "x-real-ip": "10.0.0.1"},
+        {"host": "127.0.0.1:8420", "via": "1.1 proxy"},
+    ],
+)
+def test_metrics_are_not_open_behind_a_proxy(headers: dict[str, str]) -> None:
+    access = Access(TOKEN, "127.0.0.1", 8420, ("hub.example",))
+    with pytest.raises(errors.Unauthorized):
+        access.check(Asked("GET", "/metrics", headers, None))
+    access.check(Asked("GET", "/metrics", {**headers, "authorization": f"Bearer {TOKEN}"}, None))
+
+
+@pytest.mark.parametrize("path", ["//api/sessions", "///api/stream", "/api//sessions", "/metrics", "/other"])
+def test_no_spelling_of_an_address_skips_the_origin_check(path: str) -> None:
+    headers = {**HERE, "sec-fetch-site": "cross-site"}
+    with pytest.raises(errors.BadOrigin):
+        Access(TOKEN, "127.0.0.1", 8420, ("hub.example",)).check(
+            Asked("GET", path, {**headers, "via": "x"}, None)
+        )
+
+
+def test_an_address_with_an_empty_part_is_nowhere(hub: RunningHub) -> None:
+    for path in ("//api/sessions", "/api//sessions", "//healthz", "//"):
+        assert ask(hub, "GET", path).status == 404, path
 
 
 def test_the_token_moves_from_the_address_into_a_cookie(hub: RunningHub) -> None:

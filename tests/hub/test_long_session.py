@@ -12,6 +12,7 @@ from pathlib import Path
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
+from holdfast.node import Node
 from holdfast.resume.facts import Facts, Place, gather
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
@@ -24,6 +25,8 @@ from tests.support.terminal import Terminal
 EVENTS = 100_000
 BATCH = 5_000
 SHARE = 0.25  # of the verdict's own time that the event loop may stand still in one piece
+
+HERE = Node("here", frozenset({"here"}))
 
 
 async def long_session(store: BaseStore) -> str:
@@ -66,7 +69,7 @@ async def test_the_event_loop_runs_on_while_a_long_session_is_judged(store: Base
     beating = asyncio.create_task(beat.run())
     await asyncio.sleep(0.01)
     began = time.monotonic()
-    facts: Facts = await gather(store, REGISTRY.get("demo"), Place(home, os.environ, "here"), session)
+    facts: Facts = await gather(store, REGISTRY.get("demo"), Place(home, os.environ, HERE), session)
     took = time.monotonic() - began
     await asyncio.sleep(0.01)  # a loop that stood still beats once more, late
     beating.cancel()

@@ -185,6 +185,38 @@ def test_what_was_healed_at_the_start_is_told(hub: RunningHub) -> None:
     healed = get(hub, "/healthz")["healed"]
     assert [(one["code"], one["subject"]) for one in healed["done"]] == [("mirror_missing", made["session"])]
     assert get(hub, "/api/overview")["healed"] == healed
+    assert hub.log().count(f"healed {made['session']}: mirror_missing") == 1, "printed once"
+
+
+def test_a_session_that_is_not_resumed_is_in_the_log_and_counted(hub: RunningHub) -> None:
+    cut = begin(hub, {"die": "KILL"}, key="k")
+    hub.terminal.until(lambda: get(hub, f"/api/tasks/{cut['task']}")["status"] == "interrupted")
+    assert "holdfast_not_resumed_total{" not in metrics(hub)
+    after = begin(hub, {"say": "anew"}, key="k")
+    assert after["session"] != cut["session"]
+    hub.terminal.until(lambda: 'holdfast_not_resumed_total{reason="last_interrupted"} 1' in metrics(hub))
+    line = f"session {after['session']}, task {after['task']}: resume=<none>: "
+    assert hub.log().count(line) == 1 and cut["task"] in hub.log().partition(line)[2].partition("\n")[0]
+
+
+def test_an_archived_session_is_brought_back_over_http(hub: RunningHub) -> None:
+    cut = begin(hub, {"die": "KILL"}, key="k")
+    hub.terminal.until(lambda: get(hub, f"/api/tasks/{cut['task']}")["status"] == "interrupted")
+    after = begin(hub, {"say": "anew"}, key="k")
+    hub.terminal.until(lambda: get(hub, f"/api/tasks/{after['task']}")["status"] == "succeeded")
+    where = f"/api/sessions/{cut['session']}"
+    assert get(hub, f"{where}/verdict")["reasons"][-1]["evidence"]["holder"] == after["session"]
+    wish = {"prompt": script({"say": "back"})}
+    refused = ask(hub, "POST", f"{where}/resume", wish)
+    assert refused.status == 409 and "--anyway" in refused.json["hint"], refused
+    taken = ask(hub, "POST", f"{where}/resume", {**wish, "how": "anyway"})
+    assert taken.status == 201 and taken.json["session"] == cut["session"], taken
+    assert get(hub, where)["session"]["state"] == "live"
+    assert get(hub, f"/api/sessions/{after['session']}")["session"]["state"] == "archived"
+
+
+def metrics(hub: RunningHub) -> str:
+    return ask(hub, "GET", "/metrics").body.decode()
 
 
 def test_a_diary_with_odd_lines_tells_what_can_be_read() -> None:

@@ -111,7 +111,7 @@ class Deaf:
 
     def __init__(self, home: Home, heard: Any):
         self._socket = socket.create_server(("127.0.0.1", 0))
-        me = identity.me()
+        me = identity.me("here")
         url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         note = {"pid": me.pid, "started": me.started, "boot": me.boot, "url": url}
         with open(discovery.note_path(home), "w") as file:

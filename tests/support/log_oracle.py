@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents import driver as drivers
 from holdfast.agents.driver import AgentJob, Entry
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
@@ -30,16 +29,16 @@ def spooled(home: Home, task: str, registry: AgentRegistry, events: list[Event])
     answers = requests([event for event in events if event.task == task]).answers
     spool = Spool(home.task(task))
     job = msgspec.convert(spool.launch()["job"], AgentJob)
-    driver = drivers.make(str(registry.get(job.agent).driver), job)
-    entries: list[Entry] = [*driver.open().entries]
+    driver = registry.make_driver(job)
+    entries: list[Entry] = [*driver.start_messages().entries]
     for line in archive.lines(spool):
         if line.data is not None:
-            entries += driver.hear(line.data).entries
+            entries += driver.on_line(line.data).entries
         else:
             entries.append(NewEvent("notice", {"code": line.problem}))
-        for ask in [ask for ask in driver.asking if ask in answers]:
+        for ask in [ask for ask in driver.pending_permissions if ask in answers]:
             driver.answer(ask, answers[ask])
-    entries += driver.close().entries
+    entries += driver.on_eof().entries
     return [told(e.kind, e.body) for e in entries if isinstance(e, NewEvent)]
 
 
@@ -65,7 +64,7 @@ def told(kind: str, body: dict[str, Any]) -> Told:
     """What is compared of an event."""
     if body.get("code") == "too_long":
         return kind, {"code": "too_long"}
-    denied = str(body.get("output")).startswith("Its permission was")
+    denied = str(body.get("output")).startswith("Permission was")
     if kind == "tool_summary" and (denied or body["outcome"] == "interrupted"):
         # An answer may be recorded while the run that would pass it on is being settled; and where the stream
         # tells no end the agent's store may.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SESSION = "odd-0123456789abcdef"
+SESSION = os.environ.get("ODD_SESSION", "odd-0123456789abcdef")
 PIECE = b"x" * (1 << 20)
 
 
@@ -38,6 +38,11 @@ def turn(way: str, finish: Callable[[], None]) -> None:
     if way == "flood":
         much(1, int(sys.argv[2]))
         os.write(1, b"\n")
+    elif way == "stream":
+        for _ in range(int(sys.argv[2]) * 16):
+            tell("x" * (1 << 16))
+        finish()
+        return
     elif way == "cut":
         tell("half")
         much(1, int(sys.argv[2]))

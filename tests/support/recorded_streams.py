@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agents.driver import AgentJob, Driver, DriverOutput, Entry, make
+from holdfast.agents.driver import AgentJob, Driver, DriverOutput, Entry
+from holdfast.agents.registry import AgentRegistry
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
 from tests.support import paths
@@ -49,15 +50,15 @@ class Replay:
     """What a driver makes of a recording; every line it sends must be the one that was sent."""
 
     def __init__(self, recording: Recording):
-        self.driver: Driver = make(recording.agent, recording.job)
+        self.driver: Driver = AgentRegistry.from_config({recording.agent: {}}).make_driver(recording.job)
         self.entries: list[Entry] = []
         self.settled_at: int | None = None  # how many lines were heard when the final word was there
-        unsent = self._take(self.driver.open())
+        unsent = self._take(self.driver.start_messages())
         heard = 0
         for kind, text in recording.rows:
             if kind == "<":
                 assert not unsent, "it sent what was not sent then"
-                unsent += self._take(self.driver.hear(text.encode()))
+                unsent += self._take(self.driver.on_line(text.encode()))
                 heard += 1
             elif kind == ">":
                 assert unsent.pop(0) == text.encode() + b"\n"
@@ -72,7 +73,7 @@ class Replay:
             if self.driver.final is not None and self.settled_at is None:
                 self.settled_at = heard
         assert not unsent
-        self._take(self.driver.close())
+        self._take(self.driver.on_eof())
 
     def _take(self, out: DriverOutput) -> list[bytes]:
         for entry in out.entries:

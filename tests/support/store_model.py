@@ -24,7 +24,7 @@ from holdfast.model.token import Token
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Change
+from holdfast.store.types import ChangeFeedEntry
 from tests.conftest import REGISTRY
 
 OWNER = Owner(host="here", pid=7, started=12.5, boot="boot-1")
@@ -49,9 +49,9 @@ async def log_of(store: BaseStore, session: str) -> list[Event]:
     return found
 
 
-async def whole_log(store: BaseStore) -> list[Change]:
+async def whole_log(store: BaseStore) -> list[ChangeFeedEntry]:
     """All records of all sessions, in commit order."""
-    found: list[Change] = []
+    found: list[ChangeFeedEntry] = []
     cursor: str | None = None
     while True:
         page = await store.changes(cursor)
@@ -177,7 +177,7 @@ class Oracle:
         ]
 
     def same_tasks(self, tasks: list[Any]) -> bool:
-        wanted = ("status", "generation", "delivery", "spool", "prompt")
+        wanted = ("status", "generation", "delivery", "spool", "prompt", "waiting_for")
         return self.tasks == {t.id: {n: msgspec.structs.asdict(t)[n] for n in wanted} for t in tasks}
 
 
@@ -235,7 +235,7 @@ class Driver(RuleBasedStateMachine):
     def queue(self, session: str, model: Oracle) -> None:
         task: Task = self.run(self.stores[0].enqueue(session, f"prompt {len(model.tasks)}"))
         model.kinds.append("task")
-        fresh = {"status": "queued", "generation": 0, "delivery": "waiting", "spool": 0}
+        fresh = {"status": "queued", "generation": 0, "delivery": "waiting", "spool": 0, "waiting_for": None}
         model.tasks[task.id] = {**fresh, "prompt": f"prompt {len(model.tasks)}"}
         model.order.append(task.id)
 
@@ -259,6 +259,7 @@ class Driver(RuleBasedStateMachine):
 
     def claimed(self, model: Oracle, state: dict[str, Any]) -> None:
         state["status"], state["generation"] = "running", state["generation"] + 1
+        state["waiting_for"] = None
         model.kinds.append("task")
 
     async def look(self, store: BaseStore, sessions: Iterable[str]) -> None:

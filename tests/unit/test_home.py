@@ -80,3 +80,25 @@ def test_a_lock_file_of_nonsense_is_still_a_lock(tmp_path: Path) -> None:
             Path(home.lock_file).write_text(nonsense)
             with pytest.raises(errors.StoreBusy, match="another process"), Home(home.path).lock("x"):
                 pass
+
+
+def test_an_existing_home_that_others_can_look_into_is_tightened_and_that_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = Home(str(tmp_path / "home"))
+    home.make()
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    outside.chmod(0o644)
+    (tmp_path / "home" / "link").symlink_to(outside)
+    (tmp_path / "home" / "hub.token").write_text("secret")
+    for path, mode in ((home.path, 0o755), (home.sessions, 0o775), (f"{home.path}/hub.token", 0o644)):
+        os.chmod(path, mode)
+    home.make()
+    assert "other users could look into" in caplog.text
+    assert stat.S_IMODE(os.stat(home.path).st_mode) == stat.S_IMODE(os.stat(home.sessions).st_mode) == 0o700
+    assert stat.S_IMODE(os.stat(f"{home.path}/hub.token").st_mode) == 0o600
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o644  # behind a link: not ours
+    caplog.clear()
+    home.make()
+    assert not caplog.text

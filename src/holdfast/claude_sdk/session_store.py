@@ -1,10 +1,9 @@
-"""The SDK's `SessionStore` on ours: a session of ours for each of the SDK's, its entries in our log."""
+"""The SDK's `SessionStore` on our store: one of our sessions for each SDK session, its entries in our log."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -21,36 +20,36 @@ from claude_agent_sdk import SessionStore as SdkSessionStore
 
 from holdfast import errors, ids, timestamps
 from holdfast.agents.claude import AGENT
-from holdfast.claude_sdk import entries as entries_of
-from holdfast.claude_sdk import entries as shelves
-from holdfast.claude_sdk.entries import SdkSession
+from holdfast.claude_sdk import sdk_session as sdk_sessions
+from holdfast.claude_sdk.entries import events, stored_entry
+from holdfast.claude_sdk.sdk_session import SdkSession
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.session import Session
 from holdfast.store.types import Store
-from holdfast.transcripts.jsonl import plain
+from holdfast.transcripts.jsonl import storable_id
 
 BY = "claude-agent-sdk"
 PAGE = 500
-TRIES = 100  # against others that write to the same session at the same moment
-NAMES = 64  # sessions whose open calls are remembered by name
+TRIES = 100  # when others write to the same session at the same moment
+NAMES = 64  # sessions whose open calls are kept by name
 
 
 class SessionStore(SdkSessionStore):
-    """Transcripts that the SDK mirrors; durable in our log when `append` returns."""
+    """Stores the transcripts that the SDK mirrors; they are durable in our log when `append` returns."""
 
     def __init__(self, store: Store):
-        """On a store that the caller has opened, and closes."""
+        """Use a store that the caller opened and closes."""
         self._store = store
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._names: dict[str, dict[str, str]] = {}
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Add entries to a transcript, all or none; one whose uuid is there already adds nothing."""
+        """Add entries to a transcript, all or none; an entry with a known uuid adds nothing."""
         if not entries:
             return
         name, subpath = _name(key), key.get("subpath") or ""
-        # Calls of one process keep their order; those of several are ordered by who commits first.
+        # Calls of one process keep their order; calls of several are ordered by their commits.
         lock = self._locks.setdefault(name, asyncio.Lock())
         async with lock:
             for left in range(TRIES, 0, -1):
@@ -63,7 +62,7 @@ class SessionStore(SdkSessionStore):
                         raise
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """All entries of a transcript, equal to what was appended; None if there is none."""
+        """All entries of a transcript, equal to what was appended; None if it does not exist."""
         found, subpath = await self._find(key), key.get("subpath") or ""
         if found is None or not found[1].holds(subpath):
             return None
@@ -72,26 +71,26 @@ class SessionStore(SdkSessionStore):
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """The sessions of a project that have a main transcript."""
         return [
-            {"session_id": shelf.session, "mtime": _millis(session)}
-            async for session, shelf in self._shelves(project_key)
+            {"session_id": sdk_session.session, "mtime": _millis(session)}
+            async for session, sdk_session in self._sdk_sessions(project_key)
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The SDK's summaries of them, which `append` keeps up to date."""
-        return [await self._summary(*found) async for found in self._shelves(project_key)]
+        """The SDK's summaries of these sessions, which `append` keeps up to date."""
+        return [await self._summary(*found) async for found in self._sdk_sessions(project_key)]
 
     async def delete(self, key: SessionKey) -> None:
-        """Put a session into the trash with all its transcripts, or take one other transcript out of it."""
+        """Move a session with all its transcripts to the trash, or delete one of its other transcripts."""
         subpath = key.get("subpath") or ""
         for left in range(TRIES, 0, -1):
             found = await self._find(key)
             if found is None:
                 return
-            session, shelf = found
+            session, sdk_session = found
             if not subpath:
                 await self._store.delete(session.id, BY, "deleted through the SDK")
                 return
-            patch = shelf.without_subkey(subpath).patch_since(shelf)
+            patch = sdk_session.without_subkey(subpath).patch_since(sdk_session)
             try:
                 if patch:
                     await self._store.patch_metadata(session.id, patch, session.version)
@@ -101,7 +100,7 @@ class SessionStore(SdkSessionStore):
                     raise
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The transcripts beside the main one."""
+        """The other transcripts of a session."""
         found = await self._find(key)
         return [] if found is None else [path for path in found[1].subkeys if found[1].holds(path)]
 
@@ -120,17 +119,20 @@ class SessionStore(SdkSessionStore):
         if subpath:
             after = before.with_subkey(subpath)
         elif before.main and before.summary is None:
-            after = before  # too long once: only all entries tell it
+            after = before  # it was too long once: only all entries give it
         else:
             after = before.with_summary(json.dumps(_fold(before, key, entries)))
         changes: list[Entry] = []
         if found is None:
             session = ids.new(ids.SESSION)
-            cwd = next((cwd for told in entries if (cwd := plain(_plain(told).get("cwd")))), None)
-            host = socket.gethostname()
-            made = c.Create(agent=AGENT.name, key=_name(key), cwd=cwd, host=host, metadata=after.metadata())
-            changes.append(made)
-            if (token := plain(key["session_id"])) is not None:
+            cwd = next((cwd for entry in entries if (cwd := storable_id(_plain(entry).get("cwd")))), None)
+            node = self._store.node
+            host = None if node is None else node.id
+            created = c.Create(
+                agent=AGENT.name, key=_name(key), cwd=cwd, host=host, metadata=after.metadata()
+            )
+            changes.append(created)
+            if (token := storable_id(key["session_id"])) is not None:
                 protocol = AGENT.protocols[0]
                 changes.append(
                     c.SeeToken(agent=AGENT.name, native_id=token, protocol=protocol, seen_in="sdk")
@@ -142,69 +144,79 @@ class SessionStore(SdkSessionStore):
         return Commit(session, [*changes, *self._events(session, key, subpath, after, entries)])
 
     def _events(
-        self, session: str, key: SessionKey, subpath: str, shelf: SdkSession, entries: list[SessionStoreEntry]
+        self,
+        session: str,
+        key: SessionKey,
+        subpath: str,
+        sdk_session: SdkSession,
+        entries: list[SessionStoreEntry],
     ) -> list[Entry]:
         names = self._names.pop(session, {})
         self._names[session] = names
         while len(self._names) > NAMES:
             del self._names[next(iter(self._names))]
-        now, generation = timestamps.now(), shelf.generation(subpath)
+        now, generation = timestamps.now(), sdk_session.generation(subpath)
         return [
             event
-            for told in entries
-            for event in entries_of.events(_plain(told), key["session_id"], subpath, generation, names, now)
+            for entry in entries
+            for event in events(_plain(entry), key["session_id"], subpath, generation, names, now)
         ]
 
     async def _load(self, session: str, subpath: str, generation: int) -> list[SessionStoreEntry]:
-        found: list[SessionStoreEntry] = []
+        loaded: list[SessionStoreEntry] = []
         after = 0
         while page := await self._store.events(session, after=after, limit=PAGE):
             after = page[-1].seq
             for event in page:
-                told = entries_of.stored_entry(event.body, subpath, generation)
-                if told is not None:
-                    found.append(cast(SessionStoreEntry, told))
-        return found
+                entry = stored_entry(event.body, subpath, generation)
+                if entry is not None:
+                    loaded.append(cast(SessionStoreEntry, entry))
+        return loaded
 
     async def _find(self, key: SessionKey | SessionListSubkeysKey) -> tuple[Session, SdkSession] | None:
         try:
             session = await self._store.session(await self._store.resolve(_name(key)))
         except errors.NotFound:
             return None
-        shelf = shelves.sdk_session(session)
+        sdk_session = sdk_sessions.sdk_session(session)
         if session.state == "deleted":
             return None
-        if shelf is None:
+        if sdk_session is None:
             raise errors.MetadataUnreadable(
-                f"the metadata of {session.id} does not say what the SDK keeps in it"
+                f"the metadata of {session.id} does not name the SDK session that it stores"
             )
-        return session, shelf
+        return session, sdk_session
 
-    async def _shelves(self, project: str) -> AsyncIterator[tuple[Session, SdkSession]]:
-        """The sessions of a project that have a main transcript, and what is there of each."""
+    async def _sdk_sessions(self, project: str) -> AsyncIterator[tuple[Session, SdkSession]]:
+        """The sessions of a project that have a main transcript, and what each stores."""
         before: str | None = None
         seen: set[str] = set()
         while True:
             page = await self._store.sessions(
-                agent=AGENT.name, text=shelves.key_prefix(project), empty=True, before=before, limit=PAGE
+                agent=AGENT.name, text=sdk_sessions.key_prefix(project), empty=True, before=before, limit=PAGE
             )
             for session in page.sessions:
-                shelf = shelves.sdk_session(session)
-                if shelf is None or shelf.project != project or not shelf.main or session.id in seen:
+                sdk_session = sdk_sessions.sdk_session(session)
+                if (
+                    sdk_session is None
+                    or sdk_session.project != project
+                    or not sdk_session.main
+                    or session.id in seen
+                ):
                     continue
                 seen.add(session.id)
-                yield session, shelf
+                yield session, sdk_session
             if page.next is None:
                 return
             before = page.next
 
-    async def _summary(self, session: Session, shelf: SdkSession) -> SessionSummaryEntry:
-        if shelf.summary is not None:
-            data = json.loads(shelf.summary)
+    async def _summary(self, session: Session, sdk_session: SdkSession) -> SessionSummaryEntry:
+        if sdk_session.summary is not None:
+            data = json.loads(sdk_session.summary)
         else:
-            key: SessionKey = {"project_key": shelf.project, "session_id": shelf.session}
+            key: SessionKey = {"project_key": sdk_session.project, "session_id": sdk_session.session}
             data = fold_session_summary(None, key, await self._load(session.id, "", 0))["data"]
-        return {"session_id": shelf.session, "mtime": _millis(session), "data": data}
+        return {"session_id": sdk_session.session, "mtime": _millis(session), "data": data}
 
 
 def _fold(before: SdkSession, key: SessionKey, entries: list[SessionStoreEntry]) -> dict[str, Any]:
@@ -215,13 +227,13 @@ def _fold(before: SdkSession, key: SessionKey, entries: list[SessionStoreEntry])
 
 
 def _name(key: SessionKey | SessionListSubkeysKey) -> str:
-    return shelves.session_key(key["project_key"], key["session_id"])
+    return sdk_sessions.session_key(key["project_key"], key["session_id"])
 
 
-def _plain(told: SessionStoreEntry) -> dict[str, Any]:
-    return cast(dict[str, Any], told)
+def _plain(entry: SessionStoreEntry) -> dict[str, Any]:
+    return cast(dict[str, Any], entry)
 
 
 def _millis(session: Session) -> int:
-    """When it was written last, in the SDK's form of time."""
+    """When the session was last written, in the SDK's time format."""
     return int(timestamps.parse(session.updated_at) * 1000)

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.home import Home
+    from holdfast.node import Node
     from holdfast.store.location import Location
 
 SEE_S = 2.0  # between looks of a follower whether somebody drives what he follows
@@ -51,15 +52,17 @@ def _tell_settled(answer: dict[str, Any]) -> None:
     from holdfast.cli import output
 
     for one in answer.get("settled", []):
-        print(output.settled(**one), file=sys.stderr)
+        output.note(output.settled(**one))
 
 
 def see_to_it(home: Home, location: Location, by: str) -> None:
     """Start a worker if something here runs or waits and nobody drives it."""
+    from holdfast import node as nodes
     from holdfast.store import reads
     from holdfast.store.readonly import ask
 
-    if any(_is_left_alone(turn) for turn in ask(home, location, reads.turns)):
+    node = nodes.read(home, private=location.kind == "sqlite")
+    if any(_has_no_driver(turn, node, home) for turn in ask(home, location, reads.turns)):
         start(home, location, None, by)
 
 
@@ -77,17 +80,22 @@ class Attention:
             self._next = time.monotonic() + SEE_S
 
 
-def _is_left_alone(turn: dict[str, Any]) -> bool:
-    import socket
-
+def _has_no_driver(turn: dict[str, Any], node: Node, home: Home) -> bool:
+    """Whether a task of this node waits or runs and no living process sees to it."""
     from holdfast.process.identity import is_alive
 
-    owner = turn["options"].get("worker") if turn["status"] == "queued" else turn["owner"]
+    pending = turn["status"] in ("queued", "waiting")
+    owner = turn["options"].get("worker") if pending else turn["owner"]
+    if pending and not node.owns(turn["host"]):
+        return False
     if not isinstance(owner, dict):
-        return turn["host"] in (None, socket.gethostname())
-    return owner["host"] == socket.gethostname() and not is_alive(
-        owner["pid"], owner["started"], owner["boot"]
-    )
+        return node.owns(turn["host"])
+    if owner["host"] in node.copy_of:
+        return node.private
+    has_spool = os.path.isdir(home.task(turn["task"]))
+    if not node.runs_here(owner["host"], has_spool=has_spool):
+        return False
+    return not is_alive(owner["pid"], owner["started"], owner["boot"])
 
 
 def _log(home: Home) -> str:

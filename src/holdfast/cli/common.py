@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import os
 from typing import NoReturn
 
 from holdfast import home as homes
+from holdfast.cli import output
+from holdfast.errors import BadInput
 from holdfast.home import Home
 from holdfast.store.location import Location, locate
 
@@ -16,7 +18,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the command line, and end."""
-        print(f"{self.prog}: {message} (`{self.prog} --help` tells more)", file=sys.stderr)
+        output.note(f"{self.prog}: {message} (`{self.prog} --help` tells more)")
         raise SystemExit(2)
 
 
@@ -37,7 +39,17 @@ def parser(name: str, about: str) -> argparse.ArgumentParser:
 def place(options: argparse.Namespace) -> tuple[Home, Location]:
     """The home and the store that are meant."""
     home = Home(homes.default_path())
+    check_utf8("the home", home.path)
     return home, locate(home, options.store)
+
+
+def check_utf8(what: str, path: str) -> None:
+    """Refuse a path that is no text: it could be neither stored nor sent."""
+    if any("\ud800" <= letter <= "\udfff" for letter in path):
+        raise BadInput(
+            f"the name of {what} is not UTF-8: {os.fsencode(path)!r}",
+            hint="rename the folder, or use another one",
+        )
 
 
 # --- Who is at the keyboard.

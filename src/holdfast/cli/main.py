@@ -6,6 +6,7 @@ import os
 import sys
 
 from holdfast import __version__
+from holdfast.cli import output
 from holdfast.errors import HoldfastError
 
 # name: (the module that has it, what it does)
@@ -18,6 +19,7 @@ COMMANDS = {
     "cancel": ("cancel", "stop a task and all that it started"),
     "verdict": ("verdict", "whether a session may be gone on with, and why"),
     "resume": ("resume", "go on with a session, or with a copy of it, or anew"),
+    "token": ("token", "a session's tokens; record one by hand, revoke it, reinstate it"),
     "trust": ("trust", "say that a session is sound whose last task did not end well"),
     "redispatch": ("redispatch", "run interrupted tasks once more"),
     "agents": ("agents", "what is installed here, and what is known not to work with it"),
@@ -32,6 +34,7 @@ COMMANDS = {
     "rm": ("archive", "move a session into the trash"),
     "restore": ("archive", "bring a session back from the trash"),
     "doctor": ("doctor", "what is wrong, what would mend it, and do so"),
+    "logins": ("logins", "which browsers are logged in to the page, and ending their logins"),
     "config": ("config", "what is in force, and from where"),
     "demo": ("demo", "a tour: runs a demo agent, kills things, shows what survives"),
     "completion": ("completion", "what a shell needs to complete all this"),
@@ -43,10 +46,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command line; the exit status (docs/exit-codes.md)."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_overview())
+        output.text(_overview())
         return 0
     if arguments[0] in ("-V", "--version"):
-        print(f"holdfast {__version__}")
+        output.text(f"holdfast {__version__}")
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS and name not in ASKED_BY_SHELLS:
@@ -70,7 +73,7 @@ def _run(name: str, rest: list[str]) -> int:
         if getattr(options, "json", False):
             import json
 
-            print(json.dumps(problem.as_json()), file=sys.stderr)
+            output.note(json.dumps(problem.as_json()))
             return problem.exit_status
         return _fail(problem.message, problem.hint, problem.exit_status)
     except KeyboardInterrupt:
@@ -87,7 +90,7 @@ def _run(name: str, rest: list[str]) -> int:
 
 def _fail(message: str, hint: str, status: int) -> int:
     line = " ".join(message.split())
-    print(f"holdfast: {line}" + (f" ({hint})" if hint else ""), file=sys.stderr)
+    output.note(f"holdfast: {line}" + (f" ({hint})" if hint else ""))
     return status
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from holdfast import timestamps
+
+# What a terminal would obey or hide, beyond what JSON escapes itself; it is found only inside strings.
+_UNSAFE_IN_JSON = re.compile(
+    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
 
 
 def json_line(value: Any) -> None:
@@ -20,22 +26,47 @@ def json_line(value: Any) -> None:
         line.encode()
     except UnicodeEncodeError:  # lone surrogates, which some locales would print as bytes that are no UTF-8
         line = json.dumps(value, separators=(",", ":"))
-    text(line)
+    json_text(line)
+
+
+def json_text(line: str) -> None:
+    """A line that is JSON already: what a terminal would obey is escaped, so that it stays the same JSON."""
+    _print(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", line), sys.stdout)
 
 
 def text(line: str) -> None:
-    """A line, whatever is in it: what cannot be encoded is escaped."""
-    try:
-        print(line)
-    except UnicodeEncodeError:
-        encoding = sys.stdout.encoding or "utf-8"
-        print(line.encode(encoding, "backslashreplace").decode(encoding))
+    """Lines for a person, cleaned: agents, repositories and other tools have a say in what is in them."""
+    _print(clean(line), sys.stdout)
+
+
+def note(line: str) -> None:
+    """The same on standard error."""
+    _print(clean(line), sys.stderr)
+
+
+def prepared(line: str) -> None:
+    """A line with our own colors or tabs in it, whose other parts are cleaned already (`plain`)."""
+    _print(line, sys.stdout)
+
+
+def clean(value: str) -> str:
+    """Text of several lines without anything that a terminal would obey."""
+    return "\n".join(plain(line) for line in value.split("\n"))
 
 
 def plain(value: object) -> str:
-    """Text for a terminal: one line, nothing that moves the cursor."""
+    """Text for a terminal: one line, nothing that moves the cursor or reorders text."""
     shown = "" if value is None else str(value)
-    return "".join(c if c.isprintable() else " " for c in shown)
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else " " for c in shown)
+
+
+def _print(line: str, stream: TextIO) -> None:
+    """What the locale cannot encode is escaped."""
+    try:
+        print(line, file=stream, flush=stream is sys.stderr)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "utf-8"
+        print(line.encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
 def many(count: int, noun: str) -> str:
@@ -106,7 +137,7 @@ class Bar:
         self._told = now
         part = min(1.0, done / self._total) if self._total else 1.0
         filled = round(part * WIDTH)
-        line = f"{self._what} [{'█' * filled}{'·' * (WIDTH - filled)}] {part:4.0%} {note}"
+        line = f"{self._what} [{'█' * filled}{'·' * (WIDTH - filled)}] {part:4.0%} {plain(note)}"
         print(f"\r\x1b[K{line[: _columns() - 1]}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:

@@ -80,6 +80,14 @@ def call(body: dict[str, Any]) -> str:
     return f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
 
 
+def waits(task: dict[str, Any]) -> str:
+    """What a waiting task waits for, and until when."""
+    shown = str(task["waiting_for"]["text"])
+    if task["not_before"]:
+        shown += f"; not before {task['not_before'][:19]}Z"
+    return shown
+
+
 def _many(value: object) -> str:
     """Text of several lines, bounded, with nothing in it that moves the cursor."""
     shown = str(value)

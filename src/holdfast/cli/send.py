@@ -51,6 +51,11 @@ def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("prompt", metavar="PROMPT", help="what to do; - reads it from standard input")
     made.add_argument("--permissions", choices=("ask", "allow", "deny"), help="what it may do (ask)")
     made.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop it after so long")
+    made.add_argument(
+        "--leftovers",
+        choices=("wait", "end", "ignore"),
+        help="what to do about leftover processes of a dead run (as configured: wait)",
+    )
     made.add_argument("--queue", action="store_true", help="wait behind what runs there; else it is refused")
     made.add_argument("--no-brief", action="store_true", help="do not tell a fresh run of the one cut short")
     made.add_argument("--detach", action="store_true", help="do not follow it")
@@ -66,6 +71,7 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
         "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
         "permissions": given.permissions,
         "time_limit_s": given.time_limit,
+        "leftovers": given.leftovers,
         "queue": given.queue,
         "brief": not given.no_brief,
         "task": ids.new(ids.TASK),  # whoever hears of it twice knows it by this
@@ -81,7 +87,7 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
     if given.json:
         output.json_line(made)
     else:
-        print(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
+        output.text(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
     return 0
 
 
@@ -90,10 +96,11 @@ def _over(hub: Hub, wish: dict[str, Any]) -> dict[str, Any]:
     how = wish.get("how")
     if how is not None:
         return {**hub.resume(**wish)}
-    return {**hub.dispatch(**{k: v for k, v in wish.items() if k != "how"}, here=_here())}
+    return {**hub.dispatch(**{k: v for k, v in wish.items() if k != "how"}, here=here())}
 
 
-def _here() -> str | None:
+def here() -> str | None:
+    """The folder that the command was given in; None if it was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:

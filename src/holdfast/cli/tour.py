@@ -215,7 +215,7 @@ class Telling:
             part for line in given for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ") or [""]
         ]
         for line in told[:lines]:
-            self._print(self._paint("2", f"    {line}"))
+            self._print(self._paint("2", f"    {output.plain(line)}"))
         if len(told) > lines:
             self._print(self._paint("2", f"    … {len(told) - lines} lines more"))
 
@@ -231,7 +231,7 @@ class Telling:
 
     def _print(self, line: str) -> None:
         if self._aloud:
-            output.text(line)
+            output.prepared(line)
             sys.stdout.flush()
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.store.location import Location
 
 How = Literal["resume", "fork", "fresh", "anyway"]
+Leftovers = Literal["wait", "end", "ignore"]
 Permissions = Literal["ask", "allow", "deny"]
 
 
@@ -141,6 +142,7 @@ class Hub:
         brief: bool = True,
         permissions: Permissions | None = None,
         time_limit_s: float | None = None,
+        leftovers: Leftovers | None = None,
         task: str | None = None,
     ) -> Dispatched:
         """Queue a prompt where it belongs; `task` is the id that its task is to have."""
@@ -160,6 +162,7 @@ class Hub:
                 "brief": brief,
                 "permissions": permissions,
                 "time_limit_s": time_limit_s,
+                "leftovers": leftovers,
             },
         )
 
@@ -173,6 +176,7 @@ class Hub:
         brief: bool = True,
         permissions: Permissions | None = None,
         time_limit_s: float | None = None,
+        leftovers: Leftovers | None = None,
         task: str | None = None,
     ) -> Dispatched:
         """Go on with a session, if that is safe or somebody says so."""
@@ -186,12 +190,13 @@ class Hub:
                 "brief": brief,
                 "permissions": permissions,
                 "time_limit_s": time_limit_s,
+                "leftovers": leftovers,
             },
         )
 
-    def redispatch(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
-        """Run interrupted tasks once more: all, or those of these threads."""
-        body = {"keys": None if keys is None else list(keys)}
+    def redispatch(self, keys: Iterable[str] | None = None, *, wait: bool = False) -> dict[str, Any]:
+        """Run interrupted tasks again: all, or those of these threads; `wait`: also where one must wait."""
+        body = {"keys": None if keys is None else list(keys), "wait": wait}
         answer: dict[str, Any] = self._asked("POST", "/api/redispatch", body)
         return answer
 
@@ -287,6 +292,30 @@ class Hub:
         answer: dict[str, Any] = self._asked(
             "POST", f"/api/sessions/{part(session)}/trust", {"reason": reason}
         )
+        return answer
+
+    def tokens(self, session: str) -> dict[str, Any]:
+        """The lineage of a session's tokens."""
+        answer: dict[str, Any] = self._asked("GET", f"/api/sessions/{part(session)}/tokens")
+        return answer
+
+    def record_token(self, session: str, native_id: str, *, protocol: str | None = None) -> dict[str, Any]:
+        """Record the agent's own id by hand; the lineage with it."""
+        return self._token(session, "", {"native_id": native_id, "protocol": protocol})
+
+    def revoke_token(self, session: str, reason: str, *, native_id: str | None = None) -> dict[str, Any]:
+        """The current token must not be resumed any more; the lineage then."""
+        return self._token(session, "/revoke", {"reason": reason, "native_id": native_id})
+
+    def reinstate_token(
+        self, session: str, reason: str = BY_HAND, *, native_id: str | None = None
+    ) -> dict[str, Any]:
+        """Take a revocation back; the lineage then."""
+        return self._token(session, "/reinstate", {"reason": reason, "native_id": native_id})
+
+    def _token(self, session: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        path = f"/api/sessions/{part(session)}/tokens{action}"
+        answer: dict[str, Any] = self._asked("POST", path, body)
         return answer
 
     def verdict(self, session: str, *, fork: bool = False) -> Verdict:

@@ -1,4 +1,4 @@
-"""Scripts: what a prompt tells the demo agent to do."""
+"""Scripts: what a prompt makes the demo agent do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STOPS = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
 GARBAGE = ("notjson", "notutf8", "long")
 SIGNALS = ("KILL", "TERM", "INT", "HUP", "ABRT", "SEGV", "QUIT")
 
-# The key that names a step: the keys that it may have besides.
+# The key that names a step: the other keys that it may have.
 STEPS: dict[str, tuple[str, ...]] = {
     "say": ("chunk", "delay"),
     "think": ("chunk", "delay"),
@@ -32,17 +32,17 @@ STEPS: dict[str, tuple[str, ...]] = {
 
 
 class BadScript(Exception):
-    """A script that cannot be followed, and why."""
+    """A script that cannot be run, and why."""
 
 
 def steps(prompt: str) -> list[dict[str, Any]]:
-    """What to do for this prompt."""
-    found = _last(prompt)
-    if found is None:
+    """The steps for a prompt."""
+    steps_found = _last(prompt)
+    if steps_found is None:
         return friendly(prompt)
-    for step in found:
+    for step in steps_found:
         check(step)
-    return found
+    return steps_found
 
 
 def kind(step: dict[str, Any]) -> str:
@@ -51,24 +51,24 @@ def kind(step: dict[str, Any]) -> str:
 
 
 def check(step: Any, within: str | None = None) -> None:
-    """Refuse a step that is not as the package's text says."""
+    """Raise BadScript for a step that the package's docstring does not allow."""
     if type(step) is not dict:
         raise BadScript(f"a step is an object, not {step!r:.80}")
     kinds = [key for key in step if key in STEPS]
     if len(kinds) != 1:
         raise BadScript(f"a step needs one of {', '.join(STEPS)}: {step!r:.80}")
     name = kinds[0]
-    odd = [key for key in step if key != name and key not in STEPS[name]]
-    if odd:
-        raise BadScript(f"a step «{name}» has no «{odd[0]}»")
+    extra = [key for key in step if key != name and key not in STEPS[name]]
+    if extra:
+        raise BadScript(f"a step «{name}» has no «{extra[0]}»")
     if within is not None and name not in ("tool", "die"):
-        raise BadScript(f"«{within}» takes tools, and one «die»; not «{name}»")
+        raise BadScript(f"«{within}» takes tools and one «die», not «{name}»")
     _check_value(name, step)
     if name == "parallel":
         for part in step["parallel"]:
             check(part, name)
         if sum("die" in part for part in step["parallel"]) > 1:
-            raise BadScript("one can die only once")
+            raise BadScript("only one step can die")
 
 
 def _check_value(name: str, step: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ def _check_value(name: str, step: dict[str, Any]) -> None:
         good = good and (key not in step or (type(step[key]) is int and step[key] > 0))
     good = good and ("delay" not in step or _is_number(step["delay"]))
     if not good:
-        raise BadScript(f"that is no step «{name}»: {step!r:.80}")
+        raise BadScript(f"not a valid step «{name}»: {step!r:.80}")
 
 
 def _is_number(value: Any) -> bool:
@@ -99,7 +99,7 @@ def _is_number(value: Any) -> bool:
 
 def _last(prompt: str) -> list[Any] | None:
     """The last script in the prompt: an earlier one may be quoted from an earlier run."""
-    found: list[Any] | None = None
+    script: list[Any] | None = None
     bad: str | None = None
     decode = json.JSONDecoder().raw_decode
     at = prompt.find("<<[")
@@ -111,24 +111,24 @@ def _last(prompt: str) -> list[Any] | None:
             bad = str(problem)
         else:
             if prompt.startswith(">>", end):
-                found = value
+                script = value
             else:
                 bad = f"no >> after its end at character {end}"
         at = prompt.find("<<[", end)
-    if found is None and bad is not None:
+    if script is None and bad is not None:
         raise BadScript(f"the script in the prompt cannot be read: {bad}")
-    return found
+    return script
 
 
 def friendly(prompt: str) -> list[dict[str, Any]]:
-    """The run for a prompt that has no script."""
-    said = " ".join(prompt.split())
-    if len(said) > 60:
-        said = said[:59] + "…"
+    """The steps for a prompt without a script."""
+    quoted = " ".join(prompt.split())
+    if len(quoted) > 60:
+        quoted = quoted[:59] + "…"
     return [
         {
             "say": "I am Holdfast's demo agent: no model, only a script, but a real process. "
-            f"You said «{said}», so I will look around.",
+            f"You said «{quoted}», so I will look around.",
             "chunk": 16,
             "delay": 0.02,
         },

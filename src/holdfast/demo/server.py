@@ -1,4 +1,4 @@
-"""The agent's side of ACP: what each request is answered."""
+"""The agent's side of ACP: how each request is answered."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import json
 import os
 import select
 import signal
-from collections.abc import Iterable
 
 from holdfast import __version__
-from holdfast.demo import script, turn
-from holdfast.demo import sessions as memory
+from holdfast.demo import script, sessions, turn
 
 TYPE_CHECKING = False  # `typing` would cost a tenth of the start
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from typing import Any, NoReturn
 
 PIECE = 1 << 16
 
@@ -22,11 +21,11 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class NotJson(Exception):
-    """A line that is no JSON object."""
+    """A line that is not a JSON object."""
 
 
 class StdioConnection:
-    """The two ends of the conversation; `open` until stdin has ended."""
+    """Reads requests from stdin and writes messages to stdout; `open` until stdin ends."""
 
     def __init__(self, stdin: int = 0, stdout: int = 1):
         self.open = True
@@ -35,17 +34,17 @@ class StdioConnection:
         self._rest = bytearray()
 
     def send(self, message: dict[str, Any]) -> None:
-        """One message, handed over whole before this returns."""
+        """Send one message; it is written completely before this returns."""
         self.write(_encode({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def write(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Write raw bytes."""
         view = memoryview(data)
         while view:
             view = view[os.write(self._stdout, view) :]
 
     def wait(self, others: Iterable[int], seconds: float | None) -> tuple[list[bytes], set[int]]:
-        """The lines that came, and which of `others` can be read; nothing of either when time is up."""
+        """The lines that arrived, and which of `others` can be read; both empty after a timeout."""
         watched = [*others]
         if self.open:
             watched.append(self._stdin)
@@ -60,9 +59,9 @@ class StdioConnection:
         if not got:
             self.open = False
             return []
-        seen = len(self._rest)
+        searched = len(self._rest)
         self._rest += got
-        end = self._rest.rfind(b"\n", seen) + 1
+        end = self._rest.rfind(b"\n", searched) + 1
         if not end:
             return []
         lines = bytes(self._rest[:end]).split(b"\n")[:-1]
@@ -71,7 +70,7 @@ class StdioConnection:
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """The message in a line; NotJson where there is none."""
+    """The message in a line; NotJson if there is none."""
     try:
         message = json.loads(line)
     except ValueError:
@@ -80,13 +79,6 @@ def parse(line: bytes) -> dict[str, Any]:
         raise NotJson
     return message
 
-
-# --- The agent's side of ACP: what each request is answered.
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, NoReturn
 
 PROTOCOL_VERSION = 1
 NOT_JSON, BAD_REQUEST, NO_METHOD, BAD_PARAMS, INTERNAL, NOT_FOUND = (
@@ -100,7 +92,7 @@ NOT_JSON, BAD_REQUEST, NO_METHOD, BAD_PARAMS, INTERNAL, NOT_FOUND = (
 
 
 class RequestError(Exception):
-    """A request that gets an error for an answer: its code and text."""
+    """A request that is answered with an error: its code and text."""
 
     def __init__(self, code: int, text: str):
         super().__init__(text)
@@ -108,17 +100,17 @@ class RequestError(Exception):
 
 
 class DemoServer:
-    """All that one process of the demo agent knows: it does one turn at a time, others wait."""
+    """The state of one demo agent process; it runs one turn at a time, and other prompts wait."""
 
-    def __init__(self, wire: StdioConnection):
-        self.wire = wire
-        self.cancelled = False  # whether the turn that runs should stop
+    def __init__(self, connection: StdioConnection):
+        self.connection = connection
+        self.cancelled = False  # whether the running turn should stop
         self.answers: dict[int, dict[str, Any]] = {}  # replies to our requests, by their ids
-        self._sessions: dict[str, memory.DemoSession] = {}
-        self._prompts: list[dict[str, Any]] = []  # requests whose turn has not come
-        self._running: str | None = None  # the session whose turn runs
+        self._sessions: dict[str, sessions.DemoSession] = {}
+        self._prompts: list[dict[str, Any]] = []  # requests that wait for their turn
+        self._running: str | None = None  # the session of the running turn
         self._asked = 0
-        self._children, woken = os.pipe()  # says that a child has ended
+        self._children, woken = os.pipe()  # readable when a child exits
         for fd in (self._children, woken):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
@@ -132,40 +124,40 @@ class DemoServer:
         }
 
     def serve(self) -> None:
-        """Answer until stdin has ended and all that was asked is done."""
+        """Answer requests until stdin ends and every request is done."""
         while True:
             if self._prompts:
                 self._prompt(self._prompts.pop(0))
-            elif not self.wire.open:
+            elif not self.connection.open:
                 return
             else:
                 self.listen((), None)
 
     def listen(self, others: Iterable[int], seconds: float | None) -> None:
-        """Hear what comes, until something did, one of `others` can be read, or time is up."""
-        lines, ready = self.wire.wait((self._children, *others), seconds)
+        """Handle input until some arrives, one of `others` can be read, or the time is up."""
+        lines, ready = self.connection.wait((self._children, *others), seconds)
         if self._children in ready:
             os.read(self._children, 4096)
         for line in lines:
             if line.strip():
-                self._hear(line)
+                self._on_line(line)
 
     def update(self, session: str, update: dict[str, Any]) -> None:
-        """Tell of something that happened in a session."""
-        self.wire.send({"method": "session/update", "params": {"sessionId": session, "update": update}})
+        """Send an update about a session."""
+        self.connection.send({"method": "session/update", "params": {"sessionId": session, "update": update}})
 
     def ask(self, method: str, params: dict[str, Any]) -> int:
-        """Send a request; its id, under which `answers` will have the reply."""
+        """Send a request; the result is its id, and `answers` gets the reply."""
         id = self._asked
         self._asked += 1
-        self.wire.send({"id": id, "method": method, "params": params})
+        self.connection.send({"id": id, "method": method, "params": params})
         return id
 
-    def _hear(self, line: bytes) -> None:
+    def _on_line(self, line: bytes) -> None:
         try:
             message = parse(line)
         except NotJson:
-            self._refuse(None, NOT_JSON, "that line is no JSON object")
+            self._refuse(None, NOT_JSON, "the line is not a JSON object")
             return
         method, id = message.get("method"), message.get("id")
         if method is None:
@@ -174,7 +166,7 @@ class DemoServer:
         elif method == "session/cancel":
             self._cancel(message)
         elif "id" not in message:
-            return  # a notification that we do not know
+            return  # an unknown notification
         elif method == "session/prompt":
             self._prompts.append(message)
         elif type(method) is str and method in self._answer:
@@ -190,19 +182,19 @@ class DemoServer:
             result = answer(params if type(params) is dict else {})
         except RequestError as problem:
             self._refuse(id, problem.code, str(problem))
-        except memory.UnknownSession as problem:
+        except sessions.UnknownSession as problem:
             self._refuse(id, NOT_FOUND, f"there is no session {problem}")
-        except memory.SessionInUse as problem:
+        except sessions.SessionInUse as problem:
             self._refuse(id, INTERNAL, f"another process has session {problem} open")
         except BrokenPipeError:
             raise
         except OSError as problem:
             self._refuse(id, INTERNAL, str(problem))
         else:
-            self.wire.send({"id": id, "result": result})
+            self.connection.send({"id": id, "result": result})
 
     def _refuse(self, id: Any, code: int, text: str) -> None:
-        self.wire.send({"id": id, "error": {"code": code, "message": text}})
+        self.connection.send({"id": id, "error": {"code": code, "message": text}})
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -217,10 +209,10 @@ class DemoServer:
         }
 
     def _new(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"sessionId": self._keep(memory.create(_cwd(params)))}
+        return {"sessionId": self._keep(sessions.create(_cwd(params)))}
 
     def _fork(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"sessionId": self._keep(memory.fork(_text(params, "sessionId"), _cwd(params)))}
+        return {"sessionId": self._keep(sessions.fork(_text(params, "sessionId"), _cwd(params)))}
 
     def _load(self, params: dict[str, Any]) -> dict[str, Any]:
         id = _text(params, "sessionId")
@@ -235,10 +227,10 @@ class DemoServer:
     def _list(self, params: dict[str, Any]) -> dict[str, Any]:
         cursor = params.get("cursor")
         start = int(cursor) if type(cursor) is str and cursor.isdecimal() else 0
-        sessions, after = memory.page(params.get("cwd"), start)
-        return {"sessions": sessions, **({} if after is None else {"nextCursor": str(after)})}
+        listed, after = sessions.page(params.get("cwd"), start)
+        return {"sessions": listed, **({} if after is None else {"nextCursor": str(after)})}
 
-    def _keep(self, session: memory.DemoSession) -> str:
+    def _keep(self, session: sessions.DemoSession) -> str:
         self._sessions[session.id] = session
         return session.id
 
@@ -248,7 +240,7 @@ class DemoServer:
             raise RequestError(INTERNAL, f"a turn of session {id} is running")
         if id in self._sessions:
             self._sessions.pop(id).close()
-        session, records = memory.reopen(id, cwd)
+        session, records = sessions.reopen(id, cwd)
         self._keep(session)
         return records
 
@@ -258,7 +250,7 @@ class DemoServer:
         self.cancelled = self.cancelled or (id is not None and id == self._running)
         for waiting in [m for m in self._prompts if _session(m) == id]:
             self._prompts.remove(waiting)
-            self.wire.send({"id": waiting["id"], "result": {"stopReason": "cancelled"}})
+            self.connection.send({"id": waiting["id"], "result": {"stopReason": "cancelled"}})
 
     def _prompt(self, message: dict[str, Any]) -> None:
         self._reply(message["id"], self._take_turn, message)
@@ -267,7 +259,7 @@ class DemoServer:
         id = _text(params, "sessionId")
         session = self._sessions.get(id)
         if session is None:
-            raise memory.UnknownSession(id)
+            raise sessions.UnknownSession(id)
         prompt = prompt_text(params.get("prompt"))
         try:
             steps = script.steps(prompt)
@@ -283,7 +275,7 @@ class DemoServer:
 
 
 def prompt_text(blocks: Any) -> str:
-    """The text of a prompt's content blocks; of what is no text, its address."""
+    """The text of a prompt's content blocks; for other content, its address."""
     parts = []
     for block in blocks if type(blocks) is list else []:
         if type(block) is dict:
@@ -294,7 +286,7 @@ def prompt_text(blocks: Any) -> str:
 
 
 def replay(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A session's past as updates; a call that no result was recorded for is told as failed."""
+    """A session's history as updates; a call without a recorded result becomes failed."""
     results = {record["call"]: record for record in records if record["type"] == "result"}
     updates: list[dict[str, Any]] = []
     for record in records:
@@ -309,7 +301,7 @@ def replay(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
             id, result = record["id"], results.get(record["id"])
             updates.append(turn.tool_call(id, record["name"], record["input"], "in_progress"))
             if result is None:
-                text = "interrupted: what it did before the agent died is not known"
+                text = "interrupted: what it did before the agent died is unknown"
                 updates.append(turn.tool_result(id, "failed", None, text))
             else:
                 updates.append(turn.tool_result(id, result["status"], result["exit"], result["output"]))
@@ -326,7 +318,7 @@ def _text(params: dict[str, Any], name: str) -> str:
 def _cwd(params: dict[str, Any]) -> str:
     cwd = _text(params, "cwd")
     if not os.path.isabs(cwd) or not os.path.isdir(cwd):
-        raise RequestError(BAD_PARAMS, f"cwd is no folder: {cwd}")
+        raise RequestError(BAD_PARAMS, f"cwd is not a folder: {cwd}")
     return cwd
 
 
@@ -336,7 +328,7 @@ def _session(message: dict[str, Any]) -> Any:
 
 
 def main(args: list[str]) -> NoReturn:
-    """Be the demo agent on this process's stdin and stdout."""
+    """Run the demo agent on this process's stdin and stdout."""
     if args == ["--version"]:
         os.write(1, f"holdfast-demo {__version__}\n".encode())
         os._exit(0)
@@ -345,6 +337,6 @@ def main(args: list[str]) -> NoReturn:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         DemoServer(StdioConnection()).serve()
-    except BrokenPipeError:  # nobody hears us any more
+    except BrokenPipeError:  # the client is gone
         os._exit(1)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The demo agent's sessions on disk; the package's text says what a file holds."""
+"""The demo agent's sessions on disk; the package's docstring describes the file format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PAGE = 100  # sessions of one answer to session/list
+PAGE = 100  # sessions in one reply to session/list
 
 HAS: dict[str, tuple[str, ...]] = {
     "session": ("id", "cwd", "at"),
@@ -38,9 +38,9 @@ class SessionInUse(Exception):
 
 def home() -> str:
     """The folder of the sessions."""
-    own = os.environ.get("HOLDFAST_DEMO_HOME")
-    if own:
-        return own
+    configured = os.environ.get("HOLDFAST_DEMO_HOME")
+    if configured:
+        return configured
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(data, "holdfast-demo")
 
@@ -51,23 +51,23 @@ def stamp(seconds: float | None = None) -> str:
 
 
 class DemoSession:
-    """A session that this process has open: the only one that may add to its file."""
+    """A session that this process has open; only this process may append to its file."""
 
     def __init__(self, id: str, cwd: str, fd: int, records: int, turns: int, torn: bool):
         self.id = id
         self.cwd = cwd
         self.turns = turns
-        self.always: set[str] = set()  # tools that need not be asked for any more
+        self.always: set[str] = set()  # tools that are always allowed
         self._fd = fd
         self._records = records
         self._torn = torn
 
     def next_id(self, kind: str) -> str:
-        """The id of what the next record tells of."""
+        """An id for the next record."""
         return f"{kind}-{self._records + 1}"
 
     def add(self, type: str, **fields: Any) -> None:
-        """One more record, with the operating system when this returns."""
+        """Append a record; the operating system has it when this returns."""
         line = _line({"type": type, "n": self._records + 1, **fields})
         if self._torn:
             line = b"\n" + line
@@ -76,19 +76,19 @@ class DemoSession:
         self._records += 1
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the session for other processes."""
         os.close(self._fd)
 
 
 def create(cwd: str) -> DemoSession:
-    """A new session."""
+    """Create a session."""
     id = f"demo-{os.urandom(12).hex()}"
     fd = _create(id, [{"type": "session", "v": 1, "id": id, "cwd": cwd, "at": stamp()}])
     return DemoSession(id, cwd, fd, 0, 0, False)
 
 
 def reopen(id: str, cwd: str) -> tuple[DemoSession, list[dict[str, Any]]]:
-    """A session that exists, and its records."""
+    """Open an existing session; also its records."""
     try:
         fd = os.open(_path(id), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def reopen(id: str, cwd: str) -> tuple[DemoSession, list[dict[str, Any]]]:
 
 
 def fork(id: str, cwd: str) -> DemoSession:
-    """A new session that begins with all whole turns of that one, which is only read."""
+    """Create a session that starts with all complete turns of another one, which is only read."""
     try:
         fd = os.open(_path(id), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def fork(id: str, cwd: str) -> DemoSession:
         records, _ = _read(fd)
     finally:
         os.close(fd)
-    ends = [place for place, record in enumerate(records) if record["type"] == "end"]
+    ends = [position for position, record in enumerate(records) if record["type"] == "end"]
     kept = records[: ends[-1] + 1] if ends else []
     new = f"demo-{os.urandom(12).hex()}"
     head = {"type": "session", "v": 1, "id": new, "cwd": cwd, "at": stamp(), "from": id}
@@ -123,29 +123,29 @@ def fork(id: str, cwd: str) -> DemoSession:
 
 
 def page(cwd: str | None, start: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Sessions as session/list tells them, the latest first, and where the next page starts."""
-    found = []
+    """Sessions for session/list, the latest first, and the start of the next page."""
+    files = []
     try:
         with os.scandir(home()) as entries:
             for entry in entries:
                 if entry.name.endswith(".jsonl") and entry.is_file():
-                    found.append((-entry.stat().st_mtime, entry.name[: -len(".jsonl")], entry.path))
+                    files.append((-entry.stat().st_mtime, entry.name[: -len(".jsonl")], entry.path))
     except FileNotFoundError:
         return [], None
-    shown: list[dict[str, Any]] = []
-    found.sort()
-    for place in range(start, len(found)):
-        if len(shown) == PAGE:
-            return shown, place
-        age, id, path = found[place]
+    sessions: list[dict[str, Any]] = []
+    files.sort()
+    for position in range(start, len(files)):
+        if len(sessions) == PAGE:
+            return sessions, position
+        age, id, path = files[position]
         head = _head(path)
         if head is not None and cwd in (None, head["cwd"]):
-            shown.append({"sessionId": id, "updatedAt": stamp(-age), **head})
-    return shown, None
+            sessions.append({"sessionId": id, "updatedAt": stamp(-age), **head})
+    return sessions, None
 
 
 def _head(path: str) -> dict[str, Any] | None:
-    """The cwd and title of a file; None if it is none of ours."""
+    """The cwd and title of a session file; None if it is not one."""
     with open(path, "rb") as file:
         first, second = _parsed(file.readline()), _parsed(file.readline())
     if first is None or first["type"] != "session" or type(first["cwd"]) is not str:
@@ -163,7 +163,7 @@ def _path(id: str) -> str:
 
 
 def _create(id: str, records: list[dict[str, Any]]) -> int:
-    """A new file with these records, locked; it has its name only when it is whole."""
+    """Create a locked file with these records; it gets its name only when it is complete."""
     path = _path(id)
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     temp = f"{path}.{os.getpid()}"
@@ -192,7 +192,7 @@ def _line(record: dict[str, Any]) -> bytes:
 
 
 def _read(fd: int) -> tuple[list[dict[str, Any]], bool]:
-    """The whole records after the first line, and whether the last line is torn."""
+    """The complete records after the first line, and whether the last line is cut off."""
     parts = []
     while part := os.read(fd, 1 << 20):
         parts.append(part)
@@ -212,5 +212,5 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _count(records: list[dict[str, Any]]) -> int:
-    """The highest number that a record has."""
+    """The highest record number."""
     return max((record["n"] for record in records if type(record.get("n")) is int), default=0)

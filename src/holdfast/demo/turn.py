@@ -1,4 +1,4 @@
-"""One turn: a prompt's script, done step by step and told as it is done."""
+"""One turn: the steps of a prompt's script, run and reported one by one."""
 
 from __future__ import annotations
 
@@ -8,89 +8,7 @@ import signal
 import time
 
 from holdfast.demo import script, sessions
-
-KEPT = 30_000  # bytes of output that are told; the middle of more is left out
-SHELL = "/bin/sh"
-
-
-class ToolProcess:
-    """A command that runs, or did: `exit` is None until it has ended, then its status (-9: by signal 9)."""
-
-    def __init__(self, command: str, cwd: str):
-        self.exit: int | None = None
-        self._first = bytearray()
-        self._last = bytearray()
-        self._left_out = 0
-        self.fd, out = os.pipe()
-        os.set_blocking(self.fd, False)
-        try:
-            os.chdir(cwd)  # posix_spawn knows no folder; nothing else here depends on ours
-            self.pid = os.posix_spawn(
-                SHELL,
-                [SHELL, "-c", command],
-                os.environ,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, out, 1),
-                    (os.POSIX_SPAWN_DUP2, out, 2),
-                ],
-                setsid=True,
-                setsigdef=[signal.SIGPIPE],
-            )
-        except OSError:
-            os.close(self.fd)
-            raise
-        finally:
-            os.close(out)
-
-    def look(self) -> None:
-        """Take what it has written, and notice its end, even if something it left behind holds the pipe."""
-        if self.exit is not None:
-            return
-        ended, status = os.waitpid(self.pid, os.WNOHANG)
-        self._drain()
-        if ended:
-            self.exit = os.waitstatus_to_exitcode(status)
-            if self.fd >= 0:
-                os.close(self.fd)
-                self.fd = -1
-
-    def signal(self, number: int) -> None:
-        """Signal it and all in its session's first group."""
-        if self.exit is None:
-            os.killpg(self.pid, number)
-
-    @property
-    def output(self) -> str:
-        """What it wrote, without the middle if that is much."""
-        between = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
-        return bytes(self._first + between + self._last).decode(errors="replace")
-
-    def _drain(self) -> None:
-        for _ in range(16):  # a command that writes without end must not keep us from listening
-            if self.fd < 0:
-                return
-            try:
-                got = os.read(self.fd, 1 << 16)
-            except BlockingIOError:
-                return
-            if not got:  # it closed its output, and may yet run
-                os.close(self.fd)
-                self.fd = -1
-                return
-            self._keep(got)
-
-    def _keep(self, got: bytes) -> None:
-        room = KEPT // 2 - len(self._first)
-        self._first += got[:room]
-        self._last += got[room:]
-        more = len(self._last) - KEPT // 2
-        if more > 0:
-            self._left_out += more
-            del self._last[:more]
-
-
-# --- One turn: a prompt's script, done step by step and told as it is done.
+from holdfast.demo.tool_process import ToolProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,8 +17,8 @@ if TYPE_CHECKING:
 
     from holdfast.demo.server import DemoServer
 
-GRACE_S = 0.5  # between asking a command to end and ending it
-BATCH = 200  # chunks of a spew that are written at once
+GRACE_S = 0.5  # between SIGTERM and SIGKILL
+BATCH = 200  # chunks of a spew that are written together
 LONG = 50_000_000
 OPTIONS = [
     {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
@@ -110,11 +28,11 @@ OPTIONS = [
 
 
 class TurnCancelled(Exception):
-    """The client asked to stop."""
+    """The client cancelled the turn."""
 
 
 class TurnFailed(Exception):
-    """The turn ends with an error instead of an answer."""
+    """The turn ends with an error instead of a result."""
 
 
 class _TurnStopped(Exception):
@@ -122,20 +40,20 @@ class _TurnStopped(Exception):
 
 
 class _DemoToolCall:
-    """A tool call on its way: asked for, running, or done."""
+    """A tool call: waiting for permission, running, or done."""
 
     def __init__(self, step: dict[str, Any], id: str):
         self.id = id
         self.name: str = step["tool"]
         self.command: str = step["run"]
         self.ask: bool = step.get("ask", False)
-        self.request: int | None = None  # our request for permission that is not answered
+        self.request: int | None = None  # our unanswered permission request
         self.child: ToolProcess | None = None
         self.done = False
 
 
 class DemoTurn:
-    """The answer to one prompt of a session."""
+    """Runs the script of one prompt."""
 
     def __init__(self, server: DemoServer, session: sessions.DemoSession):
         self._server = server
@@ -151,7 +69,7 @@ class DemoTurn:
             "spew": self._spew,
             "garbage": self._garbage,
             "stderr": lambda step: _write_all(2, step["stderr"].encode()),
-            "usage": self._tell_usage,
+            "usage": self._report_usage,
             "sum": self._sum,
             "stop": self._stop,
             "error": self._error,
@@ -160,7 +78,7 @@ class DemoTurn:
         }
 
     def run(self, prompt: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
-        """Do the steps; what the client is answered. Failed is raised where that is an error."""
+        """Run the steps; the result is the reply. Raises TurnFailed if the reply is an error."""
         session = self._session
         session.turns += 1
         session.add("prompt", turn=session.turns, id=session.next_id("msg"), text=prompt, at=sessions.stamp())
@@ -209,7 +127,7 @@ class DemoTurn:
         before, after = line.split("%")
         for start in range(0, count, BATCH):
             lines = [f"{before}{i} {after}" for i in range(start, min(start + BATCH, count))]
-            self._server.wire.write("".join(lines).encode())
+            self._server.connection.write("".join(lines).encode())
             self._wait((), 0)
 
     def _sum(self, step: dict[str, Any]) -> None:
@@ -224,19 +142,19 @@ class DemoTurn:
             "long": (b'{"jsonrpc":"2.0","method":"_demo/garbage","params":{"x":"', b'"}}\n'),
         }[step["garbage"]]
         left = step.get("bytes", LONG if step["garbage"] == "long" else 0) - len(start) - len(end)
-        self._server.wire.write(start)
+        self._server.connection.write(start)
         while left > 0:
-            self._server.wire.write(b"x" * min(left, 1 << 20))
+            self._server.connection.write(b"x" * min(left, 1 << 20))
             left -= 1 << 20
-        self._server.wire.write(end)
+        self._server.connection.write(end)
 
-    def _tell_usage(self, step: dict[str, Any]) -> None:
-        told: dict[str, Any] = step["usage"]
-        if "used" in told:
-            self._server.update(self._session.id, {"sessionUpdate": "usage_update", **told})
+    def _report_usage(self, step: dict[str, Any]) -> None:
+        usage: dict[str, Any] = step["usage"]
+        if "used" in usage:
+            self._server.update(self._session.id, {"sessionUpdate": "usage_update", **usage})
             return
-        total = told.get("inputTokens", 0) + told.get("outputTokens", 0)
-        self._usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": total, **told}
+        total = usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
+        self._usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": total, **usage}
 
     def _stop(self, step: dict[str, Any]) -> None:
         raise _TurnStopped(step["stop"])
@@ -253,7 +171,7 @@ class DemoTurn:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
         while True:
-            self._server.listen((), None if self._server.wire.open else 3600)
+            self._server.listen((), None if self._server.connection.open else 3600)
 
     def _tools(self, steps: list[dict[str, Any]]) -> None:
         death = next((step for step in steps if "die" in step), None)
@@ -266,7 +184,7 @@ class DemoTurn:
                     self._begin(calls[-1])
             while True:
                 for call in calls:
-                    self._go_on(call)
+                    self._advance(call)
                 left = None if dies_at is None else dies_at - time.monotonic()
                 if death is not None and left is not None and left <= 0:
                     die(death["die"])
@@ -279,40 +197,40 @@ class DemoTurn:
 
     def _begin(self, call: _DemoToolCall) -> None:
         asks = call.ask and call.name not in self._session.always
-        given = {"command": call.command}
-        self._session.add("call", id=call.id, name=call.name, input=given)
+        input = {"command": call.command}
+        self._session.add("call", id=call.id, name=call.name, input=input)
         self._server.update(
-            self._session.id, tool_call(call.id, call.name, given, "pending" if asks else "in_progress")
+            self._session.id, tool_call(call.id, call.name, input, "pending" if asks else "in_progress")
         )
         if not asks:
             self._start(call)
             return
         self._session.add("ask", call=call.id)
-        shown = {"toolCallId": call.id, "title": call.name, "kind": "execute", "rawInput": given}
+        call_update = {"toolCallId": call.id, "title": call.name, "kind": "execute", "rawInput": input}
         call.request = self._server.ask(
             "session/request_permission",
-            {"sessionId": self._session.id, "toolCall": shown, "options": OPTIONS},
+            {"sessionId": self._session.id, "toolCall": call_update, "options": OPTIONS},
         )
 
-    def _go_on(self, call: _DemoToolCall) -> None:
-        """Do what can be done for a call without waiting."""
+    def _advance(self, call: _DemoToolCall) -> None:
+        """Advance a call as far as possible without waiting."""
         if call.request is not None:
-            self._hear_answer(call, call.request)
+            self._on_answer(call, call.request)
         if call.child is not None and not call.done:
-            call.child.look()
+            call.child.poll()
             if call.child.exit is not None:
                 well = call.child.exit == 0
                 self._finish(call, "completed" if well else "failed", call.child.output)
 
-    def _hear_answer(self, call: _DemoToolCall, request: int) -> None:
+    def _on_answer(self, call: _DemoToolCall, request: int) -> None:
         reply = self._server.answers.pop(request, None)
-        if reply is None and self._server.wire.open:
+        if reply is None and self._server.connection.open:
             return
         call.request = None
         option = chosen(reply)
         self._session.add("answer", call=call.id, option=option)
         if option not in ("yes", "always"):
-            why = "refused" if option == "no" else "nobody gave a permission"
+            why = "refused" if option == "no" else "no permission was given"
             self._finish(call, "failed", why)
             return
         if option == "always":
@@ -327,7 +245,7 @@ class DemoTurn:
         try:
             call.child = ToolProcess(call.command, self._session.cwd)
         except OSError as problem:
-            self._finish(call, "failed", f"it cannot be started: {problem}")
+            self._finish(call, "failed", f"cannot start: {problem}")
 
     def _finish(self, call: _DemoToolCall, status: str, output: str) -> None:
         call.done = True
@@ -337,7 +255,7 @@ class DemoTurn:
         self._server.update(self._session.id, tool_result(call.id, status, code, output))
 
     def _end(self, calls: list[_DemoToolCall]) -> None:
-        """End what runs, kindly first, and tell of each call that it came to nothing."""
+        """Stop all running commands, SIGTERM first, and report each open call as failed."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             until = time.monotonic() + GRACE_S
             for call in calls:
@@ -350,7 +268,7 @@ class DemoTurn:
                 self._server.listen(_outputs(calls), max(left, 0.01))
                 for call in calls:
                     if call.child is not None:
-                        call.child.look()
+                        call.child.poll()
         for call in calls:
             if not call.done:
                 output = call.child.output if call.child is not None else ""
@@ -362,13 +280,13 @@ def _outputs(calls: list[_DemoToolCall]) -> list[int]:
 
 
 def chunk(spoken: bool, id: str, text: str) -> dict[str, Any]:
-    """A piece of a message or thought."""
+    """A chunk of a message or thought."""
     kind = "agent_message_chunk" if spoken else "agent_thought_chunk"
     return {"sessionUpdate": kind, "messageId": id, "content": {"type": "text", "text": text}}
 
 
-def tool_call(id: str, name: str, given: Any, status: str) -> dict[str, Any]:
-    """A call that begins."""
+def tool_call(id: str, name: str, input: Any, status: str) -> dict[str, Any]:
+    """A call that starts."""
     return {
         "sessionUpdate": "tool_call",
         "toolCallId": id,
@@ -376,12 +294,12 @@ def tool_call(id: str, name: str, given: Any, status: str) -> dict[str, Any]:
         "_meta": {"demo": {"toolName": name}},
         "kind": "execute",
         "status": status,
-        "rawInput": given,
+        "rawInput": input,
     }
 
 
 def tool_result(id: str, status: str, code: int | None, output: str) -> dict[str, Any]:
-    """A call that has ended."""
+    """A call that ended."""
     text = {"type": "text", "text": output}
     return {
         "sessionUpdate": "tool_call_update",
@@ -393,7 +311,7 @@ def tool_result(id: str, status: str, code: int | None, output: str) -> dict[str
 
 
 def chosen(reply: dict[str, Any] | None) -> str | None:
-    """The option that a reply to a request for permission names; None for anything else."""
+    """The option that a reply to a permission request selects; None for any other reply."""
     result = (reply or {}).get("result")
     outcome = result.get("outcome") if type(result) is dict else None
     if type(outcome) is not dict or outcome.get("outcome") != "selected":
@@ -403,7 +321,7 @@ def chosen(reply: dict[str, Any] | None) -> str | None:
 
 
 def die(how: int | str) -> NoReturn:
-    """Be gone, as a crash would do it."""
+    """Exit the way a crash would."""
     if type(how) is str:
         number = getattr(signal, f"SIG{how}")
         if number != signal.SIGKILL:

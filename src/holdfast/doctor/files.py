@@ -1,4 +1,4 @@
-"""Putting whole files in place: under a temporary name first, and only over what is expected."""
+"""Files that the doctor replaces: their digests, their backups, and the atomic replacement itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK = 1 << 20
 
 
 class FileDigest(msgspec.Struct, frozen=True):
-    """One file's content, by its digest, and what else is put back with it."""
+    """The digest of a file's content, with the mode and time that an undo restores."""
 
     sha256: str
     size: int
@@ -25,50 +25,47 @@ class FileDigest(msgspec.Struct, frozen=True):
     mtime_ns: int = 0
 
     def same(self, other: FileDigest | None) -> bool:
-        """Whether the bytes are the same."""
+        """Whether the bytes are equal."""
         return other is not None and (self.sha256, self.size) == (other.sha256, other.size)
 
 
 def digest_file(path: str) -> FileDigest | None:
-    """A file as it is now, read with flat memory; None if there is none; OSError if it is no plain file."""
+    """The digest of a file; None if it does not exist; OSError if it is not a regular file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     with open(fd, "rb", buffering=0) as file:
-        what = os.fstat(fd)
-        if not stat.S_ISREG(what.st_mode):
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
         digest = hashlib.sha256()
         size = 0
         while block := file.read(BLOCK):
             digest.update(block)
             size += len(block)
-    return FileDigest(digest.hexdigest(), size, stat.S_IMODE(what.st_mode), what.st_mtime_ns)
+    return FileDigest(digest.hexdigest(), size, stat.S_IMODE(info.st_mode), info.st_mtime_ns)
 
 
 def digest_bytes(data: bytes, mode: int = 0o600) -> FileDigest:
-    """The mark that a file with these bytes would have."""
+    """The digest that a file with these bytes would have."""
     return FileDigest(hashlib.sha256(data).hexdigest(), len(data), mode)
 
 
 def same_content(one: FileDigest | None, other: FileDigest | None) -> bool:
-    """Whether both are the same bytes, or both are nothing."""
+    """Whether both have the same bytes, or neither exists."""
     return other is None if one is None else one.same(other)
 
 
-# --- Putting whole files in place: under a temporary name first, and only over what is expected.
-
-
 def back_up(path: str, to: str) -> FileDigest | None:
-    """Copy a file into a case, durable; its mark, or None if there is none to copy."""
+    """Copy a file durably; its digest, or None if it does not exist."""
     try:
         source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:
-        what = os.fstat(source)
-        if not stat.S_ISREG(what.st_mode):
+        info = os.fstat(source)
+        if not stat.S_ISREG(info.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
         _copy(source, to, path)
     finally:
@@ -76,18 +73,18 @@ def back_up(path: str, to: str) -> FileDigest | None:
     kept = digest_file(to)
     now = os.stat(path)
     if kept is None or (now.st_ino, now.st_size, now.st_mtime_ns) != (
-        what.st_ino,
-        what.st_size,
-        what.st_mtime_ns,
+        info.st_ino,
+        info.st_size,
+        info.st_mtime_ns,
     ):
-        raise errors.PlanChanged(f"{path} was written while it was copied; nothing was done")
-    return FileDigest(kept.sha256, kept.size, stat.S_IMODE(what.st_mode), what.st_mtime_ns)
+        raise errors.PlanChanged(f"{path} was written while it was copied; nothing was changed")
+    return FileDigest(kept.sha256, kept.size, stat.S_IMODE(info.st_mode), info.st_mtime_ns)
 
 
 def replace_file(kept: str, path: str, expected: FileDigest | None, wanted: FileDigest, temp: str) -> None:
-    """Make `path` hold what `kept` holds; PlanChanged if it is not as expected, and nothing is changed.
+    """Replace `path` with the bytes of `kept`; PlanChanged, without a change, if `path` is not as expected.
 
-    With nothing expected the file is made by create-or-fail, else it is replaced in one move.
+    If the file is expected not to exist, it is created exclusively, otherwise replaced atomically.
     """
     with durable_io.reported(path):
         remove_if_present(temp)
@@ -111,7 +108,7 @@ def replace_file(kept: str, path: str, expected: FileDigest | None, wanted: File
 
 
 def remove_file(path: str, expected: FileDigest) -> None:
-    """Take a file away, of which there is a copy; PlanChanged if it is not as expected."""
+    """Remove a file that has a backup; PlanChanged if it is not as expected."""
     require_unchanged(path, expected)
     with durable_io.reported(path):
         os.unlink(path)
@@ -119,44 +116,44 @@ def remove_file(path: str, expected: FileDigest) -> None:
 
 
 def require_unchanged(path: str, expected: FileDigest | None) -> None:
-    """PlanChanged unless the file is what it was."""
+    """Raise PlanChanged if the file is not as expected."""
     if not same_content(digest_file(path), expected):
-        raise errors.PlanChanged(f"{path} has changed since; it was left alone")
+        raise errors.PlanChanged(f"{path} changed since the diagnosis; it was left as it is")
 
 
 def remove_if_present(path: str) -> None:
-    """Take a file of ours away, if it is there."""
+    """Remove a file of ours, if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(path)
 
 
-def temp_path(path: str, case: str) -> str:
-    """The temporary name of a file in one operation: known, so that nothing is left after a crash."""
+def temp_path(path: str, operation: str) -> str:
+    """The temporary name of a file in one repair; it is derived, so that a later run finds and removes it."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:200]}.holdfast-{case}")
+    return os.path.join(folder, f".{name[:200]}.holdfast-{operation}")
 
 
 def _create(temp: str, path: str) -> None:
     try:
         os.link(temp, path)
     except FileExistsError:
-        raise errors.PlanChanged(f"{path} has come into being meanwhile; it was left alone") from None
+        raise errors.PlanChanged(f"{path} was created meanwhile; it was left as it is") from None
 
 
 def _own(temp: str, path: str) -> None:
-    """Give the new file the old one's owner, where that is ours to do."""
+    """Give the new file the old file's owner, if we may."""
     with suppress(OSError):
-        what = os.stat(path)
-        if (what.st_uid, what.st_gid) != (os.geteuid(), os.getegid()):
-            os.chown(temp, what.st_uid, what.st_gid)
+        info = os.stat(path)
+        if (info.st_uid, info.st_gid) != (os.geteuid(), os.getegid()):
+            os.chown(temp, info.st_uid, info.st_gid)
 
 
-def _copy(source: int, to: str, told: str, mode: int = 0o600) -> None:
-    with durable_io.reported(told):
+def _copy(source: int, to: str, path: str, mode: int = 0o600) -> None:
+    with durable_io.reported(path):
         target = os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             if not copy_bytes(source, target):
-                raise errors.PlanChanged(f"{told} shrank while it was copied; nothing was done")
+                raise errors.PlanChanged(f"{path} shrank while it was copied; nothing was changed")
             os.fchmod(target, mode)
             os.fsync(target)
         except BaseException:

@@ -1,4 +1,4 @@
-"""What a doctor saw, and the plan that follows: findings, steps, and a fingerprint of the state."""
+"""What a diagnosis found, the steps of the repair, and the fingerprint of the state it was made from."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import msgspec
 from holdfast.doctor.files import FileDigest
 
 Value = str | int | float | None
+Progress = Callable[[int, int, str], None]  # done, total, current item
 
 
 class FileStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A file's bytes become others; only if they are still what they were."""
+    """Replaces the bytes of a file, only if they did not change since the diagnosis."""
 
     path: str
-    before: FileDigest | None  # None: there is no such file, and it is made by create-or-fail
-    content: Callable[[], bytes] | None  # what it shall hold, asked once; None: the file goes away
-    findings: tuple[str, ...] = ()  # the ids of what this mends
-    says: str = ""  # a name for the content that changes when it does; else the findings must tell
+    before: FileDigest | None  # None: the file does not exist and is created exclusively
+    content: Callable[[], bytes] | None  # the new bytes, read once; None: the file is removed
+    findings: tuple[str, ...] = ()  # the ids of the findings that it repairs
+    says: str = ""  # changes with the content; needed where the findings do not
 
     def identity(self) -> bytes:
-        """What the plan's fingerprint takes of it."""
+        """Its part of the plan's fingerprint."""
         kind = "remove" if self.content is None else "put"
         before = self.before and (self.before.sha256, self.before.size)
         return msgspec.json.encode([kind, before, self.findings, self.says])
 
 
 class RowChange(msgspec.Struct, frozen=True):
-    """One change of rows; the transaction is taken back if it changes another number of them."""
+    """One SQL statement; the transaction is rolled back if it changes another number of rows."""
 
     sql: str
     values: Sequence[Value] = ()
@@ -38,7 +39,7 @@ class RowChange(msgspec.Struct, frozen=True):
 
 
 class RowCheck(msgspec.Struct, frozen=True):
-    """A query, and what it gives once the change is made."""
+    """A query, and its result once the change is applied."""
 
     sql: str
     values: Sequence[Value]
@@ -46,10 +47,10 @@ class RowCheck(msgspec.Struct, frozen=True):
 
 
 class DatabaseStep(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of a SQLite database change, all in one transaction or none.
+    """Changes rows of a SQLite database in one transaction.
 
-    Statements must name the values that they replace, so that a change made meanwhile is seen.
-    The checks tell from the rows alone whether the change is made.
+    Each statement names the values that it replaces, so it detects a concurrent change. The checks decide
+    from the rows alone whether the change is applied.
     """
 
     path: str
@@ -58,75 +59,77 @@ class DatabaseStep(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()
 
     def identity(self) -> bytes:
-        """What the plan's fingerprint takes of it."""
-        shown: Any = [(s.sql, s.values, s.rows) for s in self.statements]
-        return msgspec.json.encode(["rows", shown, self.findings])
+        """Its part of the plan's fingerprint."""
+        changes: Any = [(s.sql, s.values, s.rows) for s in self.statements]
+        return msgspec.json.encode(["rows", changes, self.findings])
 
 
 Step = FileStep | DatabaseStep
 
 
-# --- What a doctor saw, and the plan that follows: findings, steps, and a fingerprint of the state.
-
-Progress = Callable[[int, int, str], None]  # done, of how many, what
-
-
 class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be."""
+    """One problem that the doctor found."""
 
+    id: str = ""  # stable: the same finding has the same id in every diagnosis
     code: str
-    subject: str  # a session's id, else a file's name
+    subject: str  # a session's id, or a file's name
     text: str
-    action: str | None = None  # what the plan does about it; None: it is reported and left alone
+    safe: bool = False  # the plan repairs it
+    action: str | None = None  # what the plan does about it; None: nothing
     evidence: dict[str, Any] = {}
-    part: str = ""  # tells several findings of one code and subject apart
 
-    @property
-    def id(self) -> str:
-        """The same finding has the same id every time."""
-        return f"{self.code}:{self.subject}" + (f":{self.part}" if self.part else "")
+    def __post_init__(self) -> None:
+        """Derive the id, unless it is set, and whether the plan repairs it."""
+        if not self.id:
+            msgspec.structs.force_setattr(self, "id", finding_id(self.code, self.subject))
+        msgspec.structs.force_setattr(self, "safe", self.action is not None)
 
-    @property
-    def safe(self) -> bool:
-        """Whether the plan repairs it."""
-        return self.action is not None
 
-    def as_json(self) -> dict[str, Any]:
-        """As `--json` and the API show it."""
-        return {
-            "id": self.id,
-            "code": self.code,
-            "subject": self.subject,
-            "text": self.text,
-            "safe": self.safe,
-            "action": self.action,
-            "evidence": self.evidence,
-        }
+def finding_id(code: str, subject: str, part: str = "") -> str:
+    """The id of a finding; `part` distinguishes several with one code and subject."""
+    return f"{code}:{subject}" + (f":{part}" if part else "")
+
+
+class PlannedAction(msgspec.Struct, frozen=True):
+    """What is done about one finding."""
+
+    finding: str
+    action: str
+
+
+class DiagnosisReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A diagnosis as `--json` and the API show it."""
+
+    target: str
+    path: str
+    findings: list[DoctorFinding]
+    plan: list[PlannedAction]
+    fingerprint: str
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one look showed, and the steps that would mend it."""
+    """Everything that the doctor found, and the steps that repair it."""
 
     target: str  # `self`, `hapi`, `hermes`
     path: str
     findings: Sequence[DoctorFinding]
     steps: Sequence[Step] = ()
-    state: str = ""  # a digest of what was read, beyond what findings and steps say
-    unfinished: Sequence[DoctorFinding] = ()  # operations of ours that were cut short; no part of the state
+    state: str = ""  # a digest of what was read, beyond findings and steps
+    unfinished: Sequence[DoctorFinding] = ()  # interrupted repairs of ours; not part of the state
 
     @property
-    def plan(self) -> list[dict[str, str]]:
-        """The repairs, in words."""
-        return [{"finding": f.id, "action": f.action} for f in self.findings if f.action]
+    def plan(self) -> list[PlannedAction]:
+        """What the plan does about each finding."""
+        return [PlannedAction(f.id, f.action) for f in self.findings if f.action]
 
     @property
     def shown(self) -> list[DoctorFinding]:
-        """All that the user is told."""
+        """All findings that the user sees."""
         return [*self.unfinished, *self.findings]
 
     @property
     def fingerprint(self) -> str:
-        """Names the state that the plan was made from, wherever it lies."""
+        """Identifies the state that the plan was made from, wherever the install is."""
         digest = hashlib.sha256(f"{self.target}\0{self.state}\0".encode())
         for finding in sorted(self.findings, key=lambda f: f.id):
             digest.update(msgspec.json.encode(finding))
@@ -134,30 +137,32 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
             digest.update(step.identity())
         return digest.hexdigest()[:16]
 
+    def report(self) -> DiagnosisReport:
+        """What `--json` and the API show."""
+        return DiagnosisReport(
+            target=self.target,
+            path=self.path,
+            findings=self.shown,
+            plan=self.plan,
+            fingerprint=self.fingerprint,
+        )
+
     def as_json(self) -> dict[str, Any]:
-        """As `--json` and the API show it."""
-        return {
-            "target": self.target,
-            "path": self.path,
-            "findings": [f.as_json() for f in self.shown],
-            "plan": self.plan,
-            "fingerprint": self.fingerprint,
-        }
-
-
-# --- What the doctor must know of a program to look at its files and mend them.
+        """The report as plain values."""
+        value: dict[str, Any] = msgspec.to_builtins(self.report())
+        return value
 
 
 class RepairTarget(Protocol):
-    """One install of one program."""
+    """One install of a program that the doctor can repair."""
 
-    target: str  # the program's name, as on the command line
-    path: str  # the folder (real path) whose files may be changed; it is locked meanwhile
+    target: str  # the program's name on the command line
+    path: str  # the real path of the folder whose files may change; it is locked during a repair
 
-    def look(self, progress: Progress | None = None) -> Diagnosis:
-        """All findings and the steps that would mend them; nothing is changed by it, nor any time."""
+    def diagnose(self, progress: Progress | None = None) -> Diagnosis:
+        """All findings and the steps that repair them; it changes nothing, not even a file time."""
         ...
 
     def running(self) -> list[str]:
-        """For each sign that the program runs on these files, one sentence that says how it is known."""
+        """One sentence for each process that uses these files."""
         ...

@@ -1,7 +1,7 @@
-"""One operation's folder in our home: what was meant, the bytes before and after, and the receipt.
+"""The directory of one repair in our home: its intent, the bytes before and after, and its receipt.
 
-`intent.json` is on disk, with all backups, before anything of the patient's is touched. `receipt.json`
-ends the operation. A folder with the one and without the other is an operation that was cut short.
+`intent.json` is on disk, with all backups, before the repair touches a file. `receipt.json` ends the repair.
+A directory with an intent and no receipt is an interrupted repair.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 
 from holdfast import durable_io, errors, ids, timestamps
 from holdfast.doctor.files import FileDigest
-from holdfast.doctor.plan import RowChange, RowCheck
+from holdfast.doctor.plan import PlannedAction, RowChange, RowCheck
 from holdfast.home import Home
 
 FOLDER = "doctor"
 KIND = "r"  # the first letter of a receipt's id
-ROOM = "room"  # a file that keeps room on the disk for the receipt
+RESERVE = "room"  # a file that reserves disk space for the receipt
 T = TypeVar("T")
 
 
@@ -27,19 +27,19 @@ Kind = Literal["file", "database"]
 
 
 class TouchedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step touches: every file as it was, and as it is to be."""
+    """What one step touches: every file before and after."""
 
     kind: Kind
     path: str
-    before: dict[str, FileDigest | None]  # by ending; a plain file has only ""
-    after: dict[str, FileDigest | None] | None = None  # None: not known before it is done
+    before: dict[str, FileDigest | None]  # by suffix; a plain file has only ""
+    after: dict[str, FileDigest | None] | None = None  # None: unknown before the step runs
     findings: tuple[str, ...] = ()
     statements: list[RowChange] = []
     checks: list[RowCheck] = []
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operation is going to do."""
+    """What a repair is going to do."""
 
     id: str
     at: str
@@ -50,8 +50,30 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     items: list[TouchedFile]
 
 
+class ReceiptReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A receipt as `--json` and the API show it."""
+
+    target: str
+    path: str
+    receipt: str
+    at: str
+    fingerprint: str
+    done: list[PlannedAction]
+    kept: list[str]
+    touched: list[str]
+    problems: list[str]
+    undo: str | None
+    sealed: str | None
+
+
+class UndoneReceipt(ReceiptReport, frozen=True, kw_only=True):
+    """The receipt of a repair that was undone."""
+
+    undone: bool = True
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done, and all that is needed to undo it."""
+    """What a repair did, and everything that an undo needs."""
 
     id: str
     at: str
@@ -59,140 +81,152 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     fingerprint: str
     actions: dict[str, str]
-    items: list[TouchedFile]  # in the order of the intent; of what was not done, nothing
-    numbers: list[int]  # which of the intent's items they are
+    items: list[TouchedFile]  # in the order of the intent, without the steps that were not done
+    numbers: list[int]  # the position of each item in the intent
     problems: list[str] = []
-    kept: list[str] = []  # what was put aside besides, and stays there
+    kept: list[str] = []  # other files that were set aside and stay there
     sealed: str | None = None  # why it cannot be undone, if it cannot
 
+    def report(self) -> ReceiptReport:
+        """What `--json` and the API show."""
+        return ReceiptReport(
+            target=self.target,
+            path=self.path,
+            receipt=self.id,
+            at=self.at,
+            fingerprint=self.fingerprint,
+            done=[PlannedAction(finding, action) for finding, action in self.actions.items()],
+            kept=self.kept,
+            touched=[item.path for item in self.items],
+            problems=self.problems,
+            undo=None if self.sealed else f"holdfast doctor --undo {self.id}",
+            sealed=self.sealed,
+        )
+
     def as_json(self) -> dict[str, Any]:
-        """As `--json` and the API show it."""
-        return {
-            "target": self.target,
-            "path": self.path,
-            "receipt": self.id,
-            "at": self.at,
-            "fingerprint": self.fingerprint,
-            "done": [{"finding": f, "action": a} for f, a in self.actions.items()],
-            "kept": self.kept,
-            "touched": [item.path for item in self.items],
-            "problems": self.problems,
-            "undo": None if self.sealed else f"holdfast doctor --undo {self.id}",
-            "sealed": self.sealed,
-        }
+        """The report as plain values."""
+        value: dict[str, Any] = msgspec.to_builtins(self.report())
+        return value
 
 
 class OperationDir:
-    """The folder of one operation."""
+    """The directory of one repair."""
 
     def __init__(self, home: Home, name: str):
-        if not ids.is_id("s" + name[1:], "s") or name[:1] != KIND:
-            raise errors.BadInput(f"{name!r} is no receipt's name")
+        if not _is_receipt_id(name):
+            raise errors.BadInput(f"{name!r} is not the id of a receipt")
         self.id = name
         self.folder = os.path.join(home.path, FOLDER, name)
 
     @classmethod
     def new(cls, home: Home) -> OperationDir:
-        """A fresh one, whose folder is made."""
-        case = cls(home, ids.new(KIND))
-        durable_io.make_folder(os.path.join(case.folder, "old"))
-        durable_io.make_folder(os.path.join(case.folder, "new"))
-        return case
+        """Create a new directory."""
+        created = cls(home, ids.new(KIND))
+        durable_io.make_folder(os.path.join(created.folder, "old"))
+        durable_io.make_folder(os.path.join(created.folder, "new"))
+        return created
 
-    def old(self, number: int, ending: str = "") -> str:
-        """Where the bytes before are kept."""
-        return os.path.join(self.folder, "old", f"{number:06}{ending}")
+    def old(self, number: int, suffix: str = "") -> str:
+        """The path of the bytes before the repair."""
+        return os.path.join(self.folder, "old", f"{number:06}{suffix}")
 
     def new_bytes(self, number: int) -> str:
-        """Where the bytes to be are kept."""
+        """The path of the bytes after the repair."""
         return os.path.join(self.folder, "new", f"{number:06}")
 
     def write_intent(self, intent: Intent) -> None:
-        """From now on the operation may be found half done."""
+        """Record the intent; from now on the repair may be found interrupted."""
         for part in ("old", "new"):
             durable_io.DISK.sync_dir(os.path.join(self.folder, part))
         data = msgspec.json.encode(intent)
-        durable_io.create(os.path.join(self.folder, ROOM), [b"\0" * (2 * len(data) + 65536)])
-        durable_io.create(self._name("intent.json"), [data])
+        durable_io.create(os.path.join(self.folder, RESERVE), [b"\0" * (2 * len(data) + 65536)])
+        durable_io.create(self._path("intent.json"), [data])
 
     def intent(self) -> Intent | None:
-        """What was meant, if that much was written."""
+        """The recorded intent, if there is one."""
         return self._read("intent.json", Intent)
 
     def write_receipt(self, receipt: Receipt) -> None:
-        """The operation is over."""
-        self._drop(ROOM)
-        durable_io.create(self._name("receipt.json"), [msgspec.json.encode(receipt)])
+        """Record the receipt; the repair is finished."""
+        self._remove(RESERVE)
+        durable_io.create(self._path("receipt.json"), [msgspec.json.encode(receipt)])
         shutil.rmtree(os.path.join(self.folder, "new"), ignore_errors=True)
 
     def receipt(self) -> Receipt | None:
-        """What was done, if it came to an end."""
+        """The receipt, if the repair finished."""
         return self._read("receipt.json", Receipt)
 
     def undoing(self) -> bool:
-        """Whether an undo has begun."""
-        return os.path.exists(self._name("undoing"))
+        """Whether an undo started."""
+        return os.path.exists(self._path("undoing"))
 
     def undone(self) -> bool:
-        """Whether it was undone."""
-        return os.path.exists(self._name("undone.json"))
+        """Whether the repair was undone."""
+        return os.path.exists(self._path("undone.json"))
 
     def begin_undo(self) -> None:
-        """From now on the undo may be found half done."""
+        """Record that an undo starts; from now on it may be found interrupted."""
         if not self.undoing():
-            durable_io.create(self._name("undoing"), [b""])
+            durable_io.create(self._path("undoing"), [b""])
 
     def end_undo(self) -> None:
-        """All is as it was."""
-        durable_io.create(self._name("undone.json"), [msgspec.json.encode({"at": timestamps.now()})])
-        self._drop("undoing")
+        """Record that every file is restored."""
+        durable_io.create(self._path("undone.json"), [msgspec.json.encode({"at": timestamps.now()})])
+        self._remove("undoing")
 
     def remove(self) -> None:
-        """As if it had never been: for an operation that has touched nothing."""
-        self._drop("intent.json")  # first: without it nobody takes the rest for an operation
+        """Remove the directory of a repair that touched nothing."""
+        self._remove("intent.json")  # first: without it the rest does not count as a repair
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _name(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
-    def _drop(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         try:
-            os.unlink(self._name(name))
+            os.unlink(self._path(name))
         except FileNotFoundError:
             return
         durable_io.DISK.sync_dir(self.folder)
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            with open(self._name(name), "rb") as file:
+            with open(self._path(name), "rb") as file:
                 return msgspec.json.decode(file.read(), type=kind)
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as problem:
-            raise errors.StoreUnreadable(f"{self._name(name)} cannot be read: {problem}", hint="") from None
+            raise errors.StoreUnreadable(f"{self._path(name)} cannot be read: {problem}", hint="") from None
 
 
 def interrupted_operations(home: Home, path: str) -> list[tuple[OperationDir, Intent]]:
-    """The operations on that install that were cut short, the oldest first."""
+    """The interrupted repairs of one install, oldest first."""
     found = []
-    for case in all_operations(home):
-        intent = case.intent()
-        if intent is not None and intent.path == path and case.receipt() is None:
-            found.append((case, intent))
+    for operation in all_operations(home):
+        intent = operation.intent()
+        if intent is not None and intent.path == path and operation.receipt() is None:
+            found.append((operation, intent))
     return sorted(found, key=lambda pair: pair[1].at)
 
 
 def remove_unstarted(home: Home) -> None:
-    """Take away what operations left that were cut short before they had begun; for the one at work."""
-    for case in all_operations(home):
-        if case.intent() is None and case.receipt() is None:
-            case.remove()
+    """Remove the directories of repairs that were interrupted before their intent was recorded.
+
+    Only the process that holds the doctor's lock may call it.
+    """
+    for operation in all_operations(home):
+        if operation.intent() is None and operation.receipt() is None:
+            operation.remove()
 
 
 def all_operations(home: Home) -> list[OperationDir]:
-    """All operations of this home."""
+    """All repairs of this home."""
     try:
         names = sorted(os.listdir(os.path.join(home.path, FOLDER)))
     except FileNotFoundError:
         return []
-    return [OperationDir(home, name) for name in names if name[:1] == KIND and ids.is_id("s" + name[1:], "s")]
+    return [OperationDir(home, name) for name in names if _is_receipt_id(name)]
+
+
+def _is_receipt_id(name: str) -> bool:
+    return name[:1] == KIND and ids.is_id("s" + name[1:], "s")

@@ -1,4 +1,4 @@
-"""What a forge tells us: the assignment of an issue, or something that is none of ours."""
+"""What a forge sends: the assignment of an issue, or a delivery that is ignored."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PREFIXES: dict[Kind, tuple[str, ...]] = {
 
 
 class IgnoredDelivery(NamedTuple):
-    """A delivery that nothing follows from."""
+    """A delivery that starts nothing."""
 
     why: str
 
 
 class Assignment(NamedTuple):
-    """An issue that was given to somebody."""
+    """An issue that was assigned."""
 
     repository: str  # owner/name
     number: int
@@ -34,8 +34,9 @@ class Assignment(NamedTuple):
     author: str
     sender: str  # who assigned it
     labels: tuple[str, ...]
-    to: tuple[str, ...]  # whom
-    surely: bool  # else `to` are all who have it by now, and one of them is new
+    to: tuple[str, ...]  # the assignees
+    updated_at: str  # when the issue last changed, as the forge tells it; empty if it does not
+    surely: bool  # otherwise `to` are all current assignees, and one of them is new
 
 
 class _User(msgspec.Struct):
@@ -55,6 +56,7 @@ class _Issue(msgspec.Struct):
     title: str = ""
     body: str | None = None
     html_url: str = ""
+    updated_at: str | None = None
     user: _User | None = None
     assignees: list[_User] | None = None
     labels: list[_Label] | None = None
@@ -64,7 +66,7 @@ class _Issue(msgspec.Struct):
 class _Payload(msgspec.Struct):
     issue: _Issue
     repository: _Repository
-    assignee: _User | None = None  # GitHub names the one; Forgejo and Gitea do not
+    assignee: _User | None = None  # GitHub names the new one; Forgejo and Gitea do not
     sender: _User | None = None
 
 
@@ -76,44 +78,45 @@ _beginning = msgspec.json.Decoder(_PayloadAction)
 _payload = msgspec.json.Decoder(_Payload)
 
 
-def header_value(kind: Kind, headers: Mapping[str, str], what: str) -> str:
-    """The header of that forge which says `event` or `delivery`."""
+def header_value(kind: Kind, headers: Mapping[str, str], name: str) -> str:
+    """The forge's header for `event` or `delivery`."""
     for prefix in _PREFIXES[kind]:
-        if found := headers.get(prefix + what):
-            return found
-    raise BadInput(f"that is no delivery of {kind}: it has no header {_PREFIXES[kind][0]}{what}")
+        if value := headers.get(prefix + name):
+            return value
+    raise BadInput(f"not a delivery from {kind}: the header {_PREFIXES[kind][0]}{name} is missing")
 
 
 def read_delivery(event: str, body: bytes) -> Assignment | IgnoredDelivery:
-    """What a delivery says; BadInput if it is not what such an event looks like."""
+    """Read a delivery; BadInput if it does not have the form of its event."""
     if event != "issues":
         return IgnoredDelivery(f"the event {event[:100]!r} is not about issues")
     try:
         action = _beginning.decode(body).action
         if action != "assigned":
             return IgnoredDelivery(f"the issue was {action[:100]!r}, not assigned")
-        return _assigned(_payload.decode(body))
+        return _assignment(_payload.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise BadInput(
-            f"that is not the assignment of an issue: {problem}",
+            f"not a valid assignment of an issue: {problem}",
             hint="the webhook's content type must be application/json",
         ) from None
 
 
-def _assigned(told: _Payload) -> Assignment | IgnoredDelivery:
-    issue = told.issue
+def _assignment(payload: _Payload) -> Assignment | IgnoredDelivery:
+    issue = payload.issue
     if issue.pull_request:
         return IgnoredDelivery("it is a pull request")
-    named = [told.assignee] if told.assignee else issue.assignees or []
+    named = [payload.assignee] if payload.assignee else issue.assignees or []
     return Assignment(
-        repository=told.repository.full_name,
+        repository=payload.repository.full_name,
         number=issue.number,
         title=issue.title,
         body=issue.body or "",
         url=issue.html_url,
         author=issue.user.login if issue.user else "",
-        sender=told.sender.login if told.sender else "",
+        sender=payload.sender.login if payload.sender else "",
         labels=tuple(label.name for label in issue.labels or []),
         to=tuple(user.login for user in named if user.login),
+        updated_at=issue.updated_at or "",
         surely=len(named) == 1,
     )

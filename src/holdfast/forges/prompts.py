@@ -1,104 +1,130 @@
-"""From an assignment to what is to be done: which of our users is meant, where, and with which prompt."""
+"""From an assignment to prompts: which configured users get it, in which folder, with which text."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast import ids
-from holdfast.forges import settings as template
 from holdfast.forges.payload import Assignment, IgnoredDelivery
-from holdfast.forges.settings import TEMPLATE, Forge, PromptSettings
+from holdfast.forges.settings import TEMPLATE, Forge, PromptSettings, fill_template
 from holdfast.runner.dispatch import Wish
 
-MAX_BODY = 65_536  # characters of an issue's text that go into a prompt
+MAX_BODY = 65_536  # characters of an issue's text in a prompt
 
 V = TypeVar("V")
 
 
 class IssueThread(NamedTuple):
-    """An issue of one of our users."""
+    """An issue and one configured user."""
 
     user: str
     key: str
 
 
 class DeliveryId(NamedTuple):
-    """What tells a delivery from every other: its id, and what was signed (the id is not)."""
+    """What identifies a delivery: its id, and the digest of its signed body (the id is not signed)."""
 
     delivery: str
     digest: str
 
 
 def threads(forge: Forge, assigned: Assignment) -> list[IssueThread] | IgnoredDelivery:
-    """Our users that the issue was, or may have been, given to."""
-    users = [found for login in assigned.to if (found := _spelled(forge.users, login)) is not None]
+    """The configured users to whom the issue was, or may have been, assigned."""
+    users = [user for login in assigned.to if (user := _configured_name(forge.users, login)) is not None]
     if not users:
-        return IgnoredDelivery("it was assigned to nobody who is configured")
-    if forge.senders and _spelled(dict.fromkeys(forge.senders), assigned.sender) is None:
-        return IgnoredDelivery(f"{assigned.sender[:100]!r} is not one of the senders that count")
-    if known := [user for user in dict.fromkeys(users) if _where(forge, assigned, user) is not None]:
-        return [IssueThread(user, _key(forge, assigned, user)) for user in known]
+        return IgnoredDelivery("none of its assignees is configured")
+    if forge.senders and _configured_name(dict.fromkeys(forge.senders), assigned.sender) is None:
+        return IgnoredDelivery(f"the sender {assigned.sender[:100]!r} is not configured")
+    if served := [user for user in dict.fromkeys(users) if _folder(forge, assigned, user) is not None]:
+        return [IssueThread(user, _key(forge, assigned, user)) for user in served]
     return IgnoredDelivery(f"the repository {assigned.repository[:200]!r} is not configured")
 
 
 def choose_threads(
-    assigned: Assignment, possible: list[IssueThread], begun: Collection[str]
+    assigned: Assignment,
+    possible: list[IssueThread],
+    started: Collection[str],
+    overtaken: Collection[str] = (),
 ) -> list[IssueThread] | IgnoredDelivery:
-    """Whose turn it is; `begun` are the keys that have a session.
+    """The threads that get a prompt; `started` are the keys that have a session.
 
-    Forgejo and Gitea name all who have the issue, not the one who was added: those who have not begun
-    are new. Where all have, only one alone can be meant.
+    Forgejo and Gitea name all assignees, not the new one: those without a session are new. If all have one,
+    the new one is known only if there is a single assignee. `overtaken` are the keys that a later delivery
+    with several assignees has started: this delivery comes too late for them.
     """
     if assigned.surely:
-        return possible
-    if new := [thread for thread in possible if thread.key not in begun]:
+        current = [thread for thread in possible if thread.key not in overtaken]
+        return current or IgnoredDelivery(f"{possible[0].user} was started by a later delivery already")
+    if new := [thread for thread in possible if thread.key not in started]:
         return new
     if len(possible) == 1:
-        return IgnoredDelivery(f"{possible[0].user} has it already; the forge does not say who was added")
-    return IgnoredDelivery("all of them have it already; the forge does not say who was added")
+        return IgnoredDelivery(f"{possible[0].user} already has it; the forge does not name the new assignee")
+    return IgnoredDelivery("all of them already have it; the forge does not name the new assignee")
 
 
 def prompt_request(forge: Forge, assigned: Assignment, thread: IssueThread, stamp: DeliveryId) -> Wish:
-    """The prompt, for the agent of that user; the same body makes the same task."""
-    cwd = _where(forge, assigned, thread.user)
+    """The prompt for the agent of one user; the same body makes the same task."""
+    cwd = _folder(forge, assigned, thread.user)
     assert cwd is not None
-    told = _EffectiveSettings(forge, assigned, thread.user)
+    settings = _EffectiveSettings(forge, assigned, thread.user)
     return Wish(
-        prompt=template.fill_template(told.of("template") or TEMPLATE, _texts(forge, assigned, thread.user)),
-        agent=told.of("agent"),
+        prompt=fill_template(settings.of("template") or TEMPLATE, _texts(forge, assigned, thread.user)),
+        agent=settings.of("agent"),
         cwd=os.path.expanduser(cwd),
         key=thread.key,
-        queue=True,  # nobody is there to be told that it must wait
-        worktree=told.of("worktree") or False,
-        permissions=told.of("permissions"),
-        time_limit_s=told.of("time_limit_s"),
-        task=ids.derived(ids.TASK, forge.name, thread.user, stamp.digest),
+        queue=True,  # nobody waits for a reply
+        worktree=settings.of("worktree") or False,
+        permissions=settings.of("permissions"),
+        time_limit_s=settings.of("time_limit_s"),
+        task=task_id(forge, thread, stamp),
         source={
             "forge": forge.name,
             "delivery": stamp.delivery,
             "digest": stamp.digest,
             "url": assigned.url,
+            "updated_at": assigned.updated_at,
+            "surely": assigned.surely,
         },
     )
 
 
+def overtakes(source: Mapping[str, Any], assigned: Assignment) -> bool:
+    """Whether a task came from a delivery that named several assignees and was sent after this one.
+
+    Forges deliver without an order. Times have seconds only, so the same time counts as later.
+    """
+    if source.get("surely") is not False or not assigned.updated_at:
+        return False
+    try:
+        later = datetime.fromisoformat(str(source.get("updated_at")))
+        return later >= datetime.fromisoformat(assigned.updated_at)
+    except (ValueError, TypeError):  # no time, or one with a zone and one without
+        return False
+
+
+def task_id(forge: Forge, thread: IssueThread, stamp: DeliveryId) -> str:
+    """The id of the task that a delivery makes for one user."""
+    return ids.derived(ids.TASK, forge.name, thread.user, stamp.digest)
+
+
 class _EffectiveSettings:
-    """What the config says of one piece of work."""
+    """The settings for one repository and user: the repository's first, then the user's, then the forge's."""
 
     def __init__(self, forge: Forge, assigned: Assignment, user: str):
-        repository = _spelled(forge.repositories, assigned.repository)
+        repository = _configured_name(forge.repositories, assigned.repository)
         here = forge.repositories[repository] if repository is not None else PromptSettings()
-        self._said = (here, forge.users[user], forge.default)
+        self._tables = (here, forge.users[user], forge.default)
 
-    def of(self, what: str) -> Any:
-        """The first that is said."""
-        return next((found for work in self._said if (found := getattr(work, what)) is not None), None)
+    def of(self, name: str) -> Any:
+        """The first value that is set."""
+        return next((value for work in self._tables if (value := getattr(work, name)) is not None), None)
 
 
-def _where(forge: Forge, assigned: Assignment, user: str) -> str | None:
-    """The folder for it; None where its repository is nobody's business here."""
+def _folder(forge: Forge, assigned: Assignment, user: str) -> str | None:
+    """The folder for a prompt; None if the repository is not configured."""
     cwd: str | None = _EffectiveSettings(forge, assigned, user).of("cwd")
     return cwd
 
@@ -107,8 +133,8 @@ def _key(forge: Forge, assigned: Assignment, user: str) -> str:
     return f"{forge.name}:{user}:{assigned.repository}:{assigned.number}"
 
 
-def _spelled(names: Mapping[str, V], wanted: str) -> str | None:
-    """The name as it is configured; forges do not tell upper case from lower."""
+def _configured_name(names: Mapping[str, V], wanted: str) -> str | None:
+    """The name as it is configured; forges ignore case."""
     return next((name for name in names if name.casefold() == wanted.casefold()), None)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 
 import msgspec
 
@@ -14,8 +15,36 @@ DEED_S = 600.0  # a checkout of a large repository takes its time
 MAX_OUTPUT = 4 * 1024 * 1024  # bytes of an answer that are read
 MAX_PATHS = 1000  # changed paths that are kept of one look
 
-# The user's own choice of configuration; all other GIT_… would make git speak of another repository.
-_KEPT = frozenset({"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"})
+# What git needs to find itself and its user's configuration. Nothing else of our environment reaches it:
+# a filter of the user's own may run at a checkout, and our environment has API keys in it.
+_KEPT = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "LD_LIBRARY_PATH"),
+        *("GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
+    }
+)
+
+# Everything by which a repository's configuration starts a program, turned off. Filters have names of the
+# repository's choice, so those are listed first (`_filter_overrides`).
+SAFE_CONFIG = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.pager", "cat"),
+    ("core.editor", "false"),
+    ("core.sshCommand", "false"),
+    ("core.askPass", "false"),
+    ("credential.helper", ""),
+    ("diff.external", ""),
+    ("log.showSignature", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("status.submoduleSummary", "false"),
+)
+# Commands that read or write files of the work tree, and so would run filters.
+_FILTERING = frozenset({"status", "worktree", "checkout-index", "checkout", "diff", "stash", "reset", "add"})
+_SHOWING = frozenset({"diff", "log", "show"})
+_FILTER_KEYS = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
 class GitMissing(Exception):
@@ -63,16 +92,26 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment for git: no other repository, no questions to a person, no translations."""
-    env = {name: value for name, value in given.items() if not name.startswith("GIT_") or name in _KEPT}
-    env.pop("LANGUAGE", None)
-    return {**env, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "GIT_EDITOR": "false"}
+    """The environment for git: no other repository, no secrets, no questions, no network, no translations."""
+    return {
+        **{name: value for name, value in given.items() if name in _KEPT},
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_PAGER": "cat",
+        "GIT_EDITOR": "false",
+        "GIT_ASKPASS": "false",
+        # A partial clone fetches what it lacks from an address of the repository's choice.
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
+    }
 
 
 async def ask(cwd: str, *args: str, limit: int = MAX_OUTPUT) -> Answer:
-    """Ask something that changes nothing, not even git's caches."""
-    # A repository's own fsmonitor is a program that git would start.
-    return await _run(cwd, ("-c", "core.fsmonitor=false", *args), QUESTION_S, limit, optional_locks=False)
+    """Ask something that changes nothing, not even git's caches; no filter runs."""
+    options = await _safe_options(cwd, args, own_filters=False)
+    if args[0] in _SHOWING:
+        args = (args[0], "--no-ext-diff", "--no-textconv", *args[1:])
+    return await _run(cwd, (*options, *args), QUESTION_S, limit, optional_locks=False)
 
 
 async def line(cwd: str, *args: str) -> str:
@@ -80,9 +119,62 @@ async def line(cwd: str, *args: str) -> str:
     return text((await ask(cwd, *args)).output).removesuffix("\n")
 
 
-async def do(cwd: str, *args: str) -> None:
-    """Have something done."""
-    await _run(cwd, args, DEED_S, MAX_OUTPUT, optional_locks=True)
+async def do(cwd: str, *args: str, also: Sequence[str] = ()) -> None:
+    """Have something done. A checkout runs filters of the user's own configuration (Git LFS), no others.
+
+    `also`: other work trees that the command looks at, each of which may have a configuration.
+    """
+    options = await _safe_options(cwd, args, own_filters=True, also=also)
+    await _run(cwd, (*options, *args), DEED_S, MAX_OUTPUT, optional_locks=True)
+
+
+async def _safe_options(
+    cwd: str, args: Sequence[str], *, own_filters: bool, also: Sequence[str] = ()
+) -> list[str]:
+    """The options in front of a command by which nothing of the repository's choice is started."""
+    pairs = list(SAFE_CONFIG)
+    if _command(tuple(args)) in _FILTERING:
+        for folder in (cwd, *also):
+            pairs += await _filter_overrides(folder, own_filters)
+    return [word for name, value in pairs for word in ("-c", f"{name}={value}")]
+
+
+async def _filter_overrides(cwd: str, own_filters: bool) -> list[tuple[str, str]]:
+    """The settings that turn off each filter that a configuration defines.
+
+    `own_filters`: those of the user's own configuration stay as the user defined them.
+    """
+    told = await _run(
+        cwd,
+        ("config", "--null", "--show-scope", "--includes", "--list"),
+        QUESTION_S,
+        MAX_OUTPUT,
+        optional_locks=False,
+    )
+    if told.cut:
+        raise GitFailed(f"the git configuration of {cwd} is too large to check")
+    return filter_overrides(told.output, own_filters)
+
+
+def filter_overrides(listed: bytes, own_filters: bool) -> list[tuple[str, str]]:
+    """The same from the answer of `git config --null --show-scope --list`."""
+    fields = listed.split(b"\0")[:-1]
+    own: dict[str, str] = {}
+    off: dict[str, str] = {}
+    for scope, entry in zip(fields[::2], fields[1::2], strict=True):
+        key, _, value = entry.partition(b"\n")
+        section, _, rest = os.fsdecode(key).partition(".")
+        driver, _, variable = rest.rpartition(".")
+        if section.lower() != "filter" or variable.lower() not in _FILTER_KEYS:
+            continue
+        name = f"filter.{driver}.{variable.lower()}"
+        if own_filters and scope in (b"global", b"system"):
+            own[name] = os.fsdecode(value)
+        elif "=" in driver:
+            raise GitFailed(f"the git configuration defines a filter {driver!r}, which cannot be turned off")
+        else:
+            off[name] = _FILTER_KEYS[variable.lower()]
+    return [(name, own.get(name, value)) for name, value in off.items()]
 
 
 async def _run(
@@ -175,14 +267,44 @@ async def changes(path: str) -> Changes:
             "--branch",
             "-z",
             "--untracked-files=all",  # whatever the user's config says
-            "--ignore-submodules=none",
+            "--ignore-submodules=dirty",  # git would run the filters of a submodule: we look ourselves
             "--no-renames",
         )
         # git's paths are relative to the top, wherever it is asked.
-        top = await line(path, "rev-parse", "--show-toplevel") if _names_paths(told) else path
+        modules = _has_submodules(path)
+        top = await line(path, "rev-parse", "--show-toplevel") if modules or _names_paths(told) else path
+        found = parse(told, top)
+        if not modules or found.problem is not None:
+            return found
+        return await _with_submodules(found, top)
     except (GitFailed, GitMissing) as problem:
         return Changes(problem=str(problem))
-    return parse(told, top)
+
+
+def _has_submodules(path: str) -> bool:
+    """Whether the work tree that a folder is in names submodules, without asking git."""
+    while not os.path.lexists(os.path.join(path, ".git")):
+        above = os.path.dirname(path)
+        if above == path:
+            return False
+        path = above
+    return os.path.lexists(os.path.join(path, ".gitmodules"))
+
+
+async def _with_submodules(found: Changes, top: str) -> Changes:
+    """The changes of a work tree, and each submodule that has changes of its own as one changed path."""
+    listed = await ask(top, "ls-files", "--stage", "-z", limit=64 * 1024 * 1024)
+    changed = dict(found.changed)
+    for record in listed.output.split(b"\0")[:-1]:
+        mode, _, raw = record.partition(b" ")
+        folder = os.path.join(os.fsencode(top), raw.partition(b"\t")[2])
+        if mode != b"160000" or not os.path.lexists(os.path.join(folder, b".git")):
+            continue
+        inner = await changes(os.fsdecode(folder))
+        if not inner.clean:
+            marks = repr((sorted(inner.paths.items()), inner.head, inner.problem))
+            changed[text(raw.partition(b"\t")[2])] = blake2b(os.fsencode(marks), digest_size=16).hexdigest()
+    return msgspec.structs.replace(found, changed=changed, more=found.more or listed.cut)
 
 
 def _names_paths(told: Answer) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from holdfast import durable_io, errors
-from holdfast.git import commands
+from holdfast.git import commands, unfinished
 from holdfast.git.commands import Changes
 from holdfast.model.session import Worktree
 
@@ -44,11 +44,13 @@ async def make(repo_cwd: str, session_id: str, worktrees: str, at: str) -> Workt
         raise errors.BadInput(f"{path} exists already", hint="move it away")
     durable_io.make_folder(worktrees)
     worktree = Worktree(path, branch, root, at)
+    unfinished.note(worktree, start)
     try:
-        await _add(worktree, repo_cwd, "-b", branch, path, start)
+        await _add(worktree, repo_cwd, "-b", branch, "--", path, start)
     except errors.BadInput:
         with suppress(commands.GitFailed):  # git makes the branch first and leaves it
             await commands.do(root, "update-ref", "-d", f"refs/heads/{branch}", start)
+        unfinished.forget(worktree)
         raise
     return worktree
 
@@ -73,7 +75,7 @@ async def back(worktree: Worktree) -> None:
             hint="start a fresh session",
         )
     durable_io.make_folder(os.path.dirname(worktree.path))
-    await _add(worktree, worktree.repo_root, worktree.path, worktree.branch)
+    await _add(worktree, worktree.repo_root, "--", worktree.path, worktree.branch)
 
 
 async def state(path: str) -> Changes:
@@ -132,10 +134,13 @@ async def remove(worktree: Worktree) -> None:
             "status.showUntrackedFiles=all",
             "worktree",
             "remove",
+            "--",
             worktree.path,
+            also=(worktree.path,),
         )
         if tip is not None and own == "0":  # only if it still is that commit
             await commands.do(worktree.repo_root, "update-ref", "-d", f"refs/heads/{worktree.branch}", tip)
+        unfinished.forget(worktree)
     except (commands.GitFailed, commands.GitMissing) as problem:
         raise errors.Refused(f"the worktree {worktree.path} could not be removed: {problem}") from None
 

@@ -21,12 +21,14 @@ from holdfast.hub.api import (
     agents,
     doctor,
     imports,
+    logins,
     page,
     responses,
     sessions,
     streams,
     system,
     tasks,
+    tokens,
     uptime,
     verdicts,
     webhooks,
@@ -44,6 +46,7 @@ NAME = 200  # letters of who asks
 
 ROUTES = [
     *sessions.ROUTES,
+    *tokens.ROUTES,
     *events.EVENTS_ROUTES,
     *streams.ROUTES,
     *verdicts.ROUTES,
@@ -57,6 +60,7 @@ ROUTES = [
     *system.ROUTES,
     *metrics.METRICS_ROUTES,
     *webhooks.ROUTES,
+    *logins.ROUTES,
     *page.ROUTES,
 ]
 CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}

@@ -1,4 +1,4 @@
-"""Who is let in: by the name the hub is called, by where a request comes from, by the token."""
+"""Who is let in: by the name the hub is called, by where a request comes from, by the token or a login."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from litestar.enums import ScopeType
@@ -20,6 +20,8 @@ from holdfast import durable_io, errors
 from holdfast.client.discovery import token_path
 from holdfast.home import Home
 from holdfast.hub.api import page, responses
+from holdfast.hub.http_protocol import CUT, TRUST
+from holdfast.hub.logins import LIFETIME_S, Logins
 from holdfast.hub.state import SLASH
 
 
@@ -44,6 +46,9 @@ def is_same(given: str, token: str) -> bool:
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = ("/healthz", "/schema", "/hooks/", "/page/")  # need no token; a hook brings a signature
+PAGE_HOST = "holdfast.localhost"  # the page's own host: no other program on this machine uses its cookies
+KEY_HEADER, KEY_QUERY = "x-holdfast-key", "key"  # how the page sends the key of its login
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")  # a proxy's headers
 HERE = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site: our own page, or a person's own doing
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?\Z")
@@ -67,15 +72,31 @@ class Asked(NamedTuple):
     path: str
     headers: Mapping[str, str]  # names in lower case
     token: str | None  # of the query
+    key: str | None = None  # of the query
+    code: str | None = None  # of the query
+    wants_login: bool = False
+
+    @property
+    def is_person(self) -> bool:
+        """Whether a browser asks for the page."""
+        return self.path == "/" and self.method == "GET" and "text/html" in self.headers.get("accept", "")
 
 
 class Access:
     """The rules of one hub."""
 
-    def __init__(self, token: str, host: str, port: int, hosts: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        token: str,
+        host: str,
+        port: int,
+        hosts: tuple[str, ...] = (),
+        logins: Logins | None = None,
+    ):
         self._token = token
         self._names = frozenset(name.lower() for name in hosts)
         self._host = host.strip("[]").lower()
+        self.logins = logins
         self.on_loopback = is_loopback(self._host)
         self.cookie = f"holdfast_{port}"
 
@@ -84,9 +105,10 @@ class Access:
         host = asked.headers.get("host", "")
         if not self.is_known(host):
             raise errors.BadHost(f"this hub is not known as {host!r}")
-        if asked.method not in SAFE or asked.path.startswith("/api/"):
+        # A link on another page may lead to the page and what it shows is only its own; all else is for us.
+        if asked.method not in SAFE or not (asked.path == "/" or self._is_open(asked)):
             self._check_origin(asked, host)
-        if not self._is_open(asked.path) and not self.has_token(asked):
+        if not self._is_open(asked) and not self.is_let_in(asked):
             raise errors.Unauthorized()
 
     def is_known(self, host: str) -> bool:
@@ -97,30 +119,58 @@ class Access:
         if host.lower() in self._names or name in self._names or name == self._host:
             return True
         if self.on_loopback:
-            return is_loopback(name)
+            return is_loopback(name) or name == PAGE_HOST
         if _is_wildcard(self._host):  # no foreign page has an address, or our own name, as its name
-            return _is_address(name) or name in ("localhost", socket.gethostname().lower())
+            return _is_address(name) or name in ("localhost", PAGE_HOST, socket.gethostname().lower())
         return False
 
+    def is_let_in(self, asked: Asked) -> bool:
+        """Whether the request brings the token, or a login; for the page itself the cookie is enough."""
+        return self.has_token(asked) or self.login_of(asked) is not None or self._shows_page(asked)
+
     def has_token(self, asked: Asked) -> bool:
-        """Whether the request brings the token: as bearer, as cookie, or in its address."""
+        """Whether the request brings the token: as bearer, or in its address."""
         scheme, _, bearer = asked.headers.get("authorization", "").partition(" ")
-        given = [bearer.strip() if scheme.lower() == "bearer" else None, *self._baked(asked), asked.token]
+        given = [bearer.strip() if scheme.lower() == "bearer" else None, asked.token]
         return any([is_same(each, self._token) for each in given if each])
 
-    def baked(self) -> str:
-        """The cookie that holds the token."""
-        return f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000"
+    def login_of(self, asked: Asked) -> str | None:
+        """The id of the login that the request brings."""
+        if self.logins is None:
+            return None
+        key = asked.headers.get(KEY_HEADER) or asked.key
+        found = [self.logins.login_of(value, key) for value in self._cookies(asked)]
+        return next((id for id in found if id is not None), None)
 
-    def _baked(self, asked: Asked) -> list[str]:
+    def page_url(self, asked: Asked) -> str | None:
+        """The page's own address for a browser that came by an address which all local programs share."""
+        name, _, port = asked.headers.get("host", "").rpartition(":")
+        if not asked.is_person or not is_loopback(_name(asked.headers.get("host", "")) or ""):
+            return None
+        if not name or not port.isdigit() or not _finds_localhost(asked.headers.get("user-agent", "")):
+            return None
+        return f"http://{PAGE_HOST}:{port}/"
+
+    def set_cookie(self, value: str) -> str:
+        """The header that gives a browser the cookie of a login."""
+        return f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={int(LIFETIME_S)}"
+
+    def _shows_page(self, asked: Asked) -> bool:
+        if asked.path != "/" or asked.method not in SAFE or self.logins is None:
+            return False
+        return any([self.logins.is_cookie(value) for value in self._cookies(asked)])
+
+    def _cookies(self, asked: Asked) -> list[str]:
         """The values of our cookie; whatever others of this machine have set beside it."""
         pairs = [pair.strip().partition("=") for pair in asked.headers.get("cookie", "").split(";")]
         return [value for name, _, value in pairs if name == self.cookie]
 
-    def _is_open(self, path: str) -> bool:
-        if path == "/metrics":
-            return self.on_loopback
-        return any(path == place or path.startswith(place.rstrip("/") + "/") for place in OPEN)
+    def _is_open(self, asked: Asked) -> bool:
+        if asked.path == "/metrics":
+            direct = not any(name in asked.headers for name in FORWARDED)
+            name = _name(asked.headers.get("host", ""))
+            return self.on_loopback and direct and name is not None and is_loopback(name)
+        return any(asked.path == place or asked.path.startswith(place.rstrip("/") + "/") for place in OPEN)
 
     def _check_origin(self, asked: Asked, host: str) -> None:
         site = asked.headers.get("sec-fetch-site")
@@ -162,6 +212,12 @@ def is_loopback(name: str) -> bool:
     return name == "localhost" if address is None else address.is_loopback
 
 
+def _finds_localhost(agent: str) -> bool:
+    """Whether a browser knows where `.localhost` is; Safari asks the system, which may not know."""
+    is_safari = "Safari/" in agent and "Chrome/" not in agent and "Chromium/" not in agent
+    return agent.startswith("Mozilla/") and not is_safari
+
+
 def _is_wildcard(name: str) -> bool:
     address = _address(name)
     return name == "" or (address is not None and address.is_unspecified)
@@ -196,17 +252,48 @@ class Gate:
             await self._app(scope, receive, send)
             return
         asked, send = _asked(scope), self._strictly(send)
+        if await self._led_on(asked, send):
+            return
         try:
+            if b"//" in scope["raw_path"]:  # a router may drop a slash, and rules by path would not hold
+                raise errors.NotFound("no address here has an empty part")
             self._access.check(asked)
-        except errors.NotLetIn as refused:
+            if asked.is_person and asked.wants_login and asked.token is None:
+                raise errors.Unauthorized("log in again")
+        except (errors.NotLetIn, errors.NotFound) as refused:
             await self._refuse(asked, refused, send)
             return
+        self._note_trust(asked, scope)
         if b"%2f" in scope["raw_path"].lower():
             scope["path"] = _whole(scope["raw_path"])
         if asked.path == "/" and asked.method == "GET" and asked.token is not None:
             await self._let_in(asked, send)
             return
+        if (login := self._access.login_of(asked)) is not None:
+            send = self._while_valid(login, scope, send)
         await self._app(scope, receive, send)
+
+    def _note_trust(self, asked: Asked, scope: HTTPScope) -> None:
+        """A connection that presented a token, or a login, is not among the first to be closed."""
+        extensions: dict[str, Any] = scope.get("extensions") or {}
+        if TRUST in extensions and (self._access.has_token(asked) or self._access.login_of(asked)):
+            extensions[TRUST]["trust"]()
+
+    def _while_valid(self, login: str, scope: HTTPScope, send: Send) -> Send:
+        """A stream that began with a login ends with it."""
+        logins = self._access.logins
+        assert logins is not None
+        extensions: dict[str, Any] = scope.get("extensions") or {}
+        cut = extensions.get(CUT, {}).get("cut")
+
+        async def guarded(message: Message) -> None:
+            is_part = message["type"] == "http.response.body" and message.get("more_body")
+            if is_part and cut is not None and not logins.is_valid(login):
+                cut()
+                return
+            await send(message)
+
+        return guarded
 
     def _strictly(self, send: Send) -> Send:
         async def strict(message: Message) -> None:
@@ -220,20 +307,57 @@ class Gate:
 
         return strict
 
-    async def _refuse(self, asked: Asked, refused: errors.NotLetIn, send: Send) -> None:
-        is_person = asked.path == "/" and "text/html" in asked.headers.get("accept", "")
-        if isinstance(refused, errors.Unauthorized) and is_person:
+    async def _led_on(self, asked: Asked, send: Send) -> bool:
+        """Lead a browser to the page's own host, and log it in there; whether that was all."""
+        access, logins = self._access, self._access.logins
+        if logins is None or not access.is_known(asked.headers.get("host", "")) or not asked.is_person:
+            return False
+        if asked.code is not None:
+            if logins.use_code(asked.code):
+                await self._log_in(asked, send)
+            else:  # of a login that was made, or that took too long; a cookie may still be there
+                await _answer(send, 303, b"text/plain", b"", [(b"location", b"/")])
+            return True
+        url = access.page_url(asked)
+        if url is None or (asked.token is not None and not access.has_token(asked._replace(headers={}))):
+            return False
+        if asked.token is not None:
+            url = f"{url}?code={logins.new_code()}"
+        more = [(b"location", url.encode())]
+        if access.cookie in asked.headers.get("cookie", ""):  # of an earlier version: it holds the token
+            more.append((b"set-cookie", f"{access.cookie}=; Path=/; Max-Age=0".encode()))
+        await _answer(send, 303, b"text/plain", b"", more)
+        return True
+
+    async def _refuse(self, asked: Asked, refused: errors.HoldfastError, send: Send) -> None:
+        if isinstance(refused, errors.Unauthorized) and asked.is_person:
             await _answer(send, 401, b"text/html; charset=utf-8", page.login() or ASKING)
             return
         found = responses.document(refused)
         await _answer(send, found["status"], responses.MEDIA_TYPE.encode(), responses.encoded(found))
 
     async def _let_in(self, asked: Asked, send: Send) -> None:
-        """The token moves from the address, which is kept in histories, into a cookie."""
-        if not self._access.has_token(asked._replace(headers={})):  # the address's, not a cookie's
+        """The token in an address, which is kept in histories, becomes a login."""
+        if not self._access.has_token(asked._replace(headers={})):  # the address's own token
             await self._refuse(asked, errors.Unauthorized("that is not this hub's token"), send)
             return
-        more = [(b"location", b"/"), (b"set-cookie", self._access.baked().encode())]
+        await self._log_in(asked, send)
+
+    async def _log_in(self, asked: Asked, send: Send) -> None:
+        """A new login: its secret in a cookie; for a browser also a key, behind the # that no server gets."""
+        logins = self._access.logins
+        assert logins is not None
+        client, host = asked.headers.get("user-agent", ""), asked.headers.get("host", "")
+        try:
+            made = logins.create(client, host, keyed=asked.is_person)
+        except errors.HoldfastError as problem:  # the disk may be full
+            await self._refuse(asked, problem, send)
+            return
+        location = "/" if made.key is None else f"/#key={made.key}"
+        more = [
+            (b"location", location.encode()),
+            (b"set-cookie", self._access.set_cookie(made.cookie).encode()),
+        ]
         await _answer(send, 303, b"text/plain", b"", more)
 
 
@@ -250,8 +374,13 @@ def _asked(scope: HTTPScope) -> Asked:
         # Two of one name: none of them can be trusted to be the one that others look at.
         headers[name] = value.decode("latin-1") if name not in headers else f"{headers[name]}, {value!r}"
     query = scope["query_string"]
-    tokens = parse_qs(query.decode("latin-1")).get("token", []) if b"token=" in query else []
-    return Asked(scope["method"], scope["path"], headers, tokens[0] if len(tokens) == 1 else None)
+    given = parse_qs(query.decode("latin-1")) if b"=" in query else {}
+    token, key, code = [_only(given.get(name, [])) for name in ("token", KEY_QUERY, "code")]
+    return Asked(scope["method"], scope["path"], headers, token, key, code, "login" in given)
+
+
+def _only(values: list[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
 
 
 async def _answer(

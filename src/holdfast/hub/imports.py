@@ -112,7 +112,10 @@ def _native_ids(agent: Agent, env: Mapping[str, str]) -> set[str]:
     reader = agent.history()
     root = reader.root(env)
     try:
-        return {place.native_id for place in reader.sessions(root)} if os.path.exists(root) else set()
+        if not os.path.exists(root):
+            return set()
+        ids = (place.native_id for place in reader.sessions(root))
+        return {native_id for native_id in ids if agent.is_native_id(native_id)}
     except (OSError, errors.HoldfastError) as problem:
         log.warning("the store of %s cannot be read: %s", agent.name, problem)
         return set()

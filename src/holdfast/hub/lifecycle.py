@@ -18,6 +18,7 @@ from holdfast.runner import service
 from holdfast.runner.context import Context
 from holdfast.runner.worker import Worker
 from holdfast.settings import HubSettings
+from holdfast.shortage import raise_file_limit
 from holdfast.store.location import Location
 
 AGAIN_S, SELDOM_S = 1.0, 30.0  # before a home that failed is opened again: at first, and at the most
@@ -36,6 +37,7 @@ async def live(
 
     The home's lock is the caller's to hold. `tell` is called once the hub listens.
     """
+    raise_file_limit()
     life = Life(Hub(home, location, env, by), chosen, tell)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -20,9 +20,12 @@ from holdfast.hub import app, auth
 from holdfast.hub.auth import Access
 from holdfast.hub.http_protocol import Protocol
 from holdfast.hub.imports import Adopting
+from holdfast.hub.logins import Logins
 from holdfast.hub.state import Hub
+from holdfast.hub.visitors import Visitors
 from holdfast.process import identity
 from holdfast.settings import PORT, HubSettings
+from holdfast.shortage import raise_file_limit
 from holdfast.store.location import Location
 
 BACKLOG = 2048
@@ -71,7 +74,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def announce(home: Home, location: Location, url: str) -> None:
     """Say where we are; what a killed hub left there is replaced."""
-    me = identity.me()
+    me = identity.me("")
     told = {"pid": me.pid, "started": me.started, "boot": me.boot, "url": url, "at": timestamps.now()}
     told["store"] = store_mark(location)
     path = note_path(home)
@@ -109,12 +112,14 @@ class Door:
         self._socket = bind(chosen.host, chosen.port)
         self.url = url(self._socket)
         self.token = auth.load(hub.home)
-        access = Access(self.token, chosen.host, self._socket.getsockname()[1], chosen.hosts)
+        hub.logins = Logins(hub.home, self.token)
+        port = self._socket.getsockname()[1]
+        access = Access(self.token, chosen.host, port, chosen.hosts, hub.logins)
         self.adopting = Adopting(hub)
         self._server = _Server(
             uvicorn.Config(
                 app.make(hub, access, self.adopting),
-                http=Protocol,
+                http=type("HubProtocol", (Protocol,), {"visitors": Visitors(raise_file_limit())}),
                 ws="none",
                 lifespan="off",
                 log_config=None,

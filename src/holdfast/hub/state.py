@@ -13,10 +13,13 @@ import msgspec
 from holdfast import errors, timestamps
 from holdfast.forges.webhook import NamedLocks
 from holdfast.home import Home
+from holdfast.hub.fresh_starts import FreshStarts
+from holdfast.hub.logins import Logins
 from holdfast.hub.streaming.feed import Feed
-from holdfast.recovery.findings import Done, Report
+from holdfast.recovery.findings import Done, Report, Unhealed
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
+from holdfast.shortage import Shortage, disk_shortage
 from holdfast.store.location import Location
 from holdfast.store.types import Store
 
@@ -77,6 +80,7 @@ class Healed(msgspec.Struct, frozen=True):
     done: list[Done]
     problems: list[str]
     settled: list[Settled]
+    unhealed: list[Unhealed] = []  # what was seen and could not be put right, and where its bytes are
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -100,6 +104,9 @@ class Hub:
         self.by = by  # in whose name things are recorded
         self.started_at = timestamps.now()
         self.feed = feed or Feed()
+        self.fresh_starts = FreshStarts()
+        self.feed.hear(self.fresh_starts.on_event)
+        self.logins = Logins(home)
         self.stopping = asyncio.Event()
         self.healed: Healed | None = None  # None before the home was opened
         self.failure: Failure | None = None  # None: none since the start
@@ -129,6 +136,14 @@ class Hub:
         """The session meant by what stands in an address: an id, a unique beginning of one, or a key."""
         return await self.store.resolve(name.replace(SLASH, "/"))
 
+    def shortage(self) -> Shortage | None:
+        """What this machine lacks just now."""
+        if self._context is not None:
+            return self._context.shortages.current(self.home.path)
+        if self.failure is not None and self.failure.code == errors.DiskFull.code:
+            return Shortage("disk", "no room is left on the disk", self.failure.at)
+        return disk_shortage(self.home.path)
+
     @property
     def is_open(self) -> bool:
         """Whether there is a home to work with just now."""
@@ -156,6 +171,7 @@ class Hub:
             done=[] if report is None else report.done,
             problems=[] if report is None else report.problems,
             settled=msgspec.convert(settled, list[Settled]),
+            unhealed=[] if report is None else report.unhealed,
         )
         self.lists.forget()  # their marks are another store's
         self.verdicts.forget()

@@ -11,7 +11,7 @@ from typing import Any, Union
 import msgspec
 
 from holdfast.model.session import Link, Worktree
-from holdfast.model.task import Delivery, Owner, Status
+from holdfast.model.task import Delivery, Owner, Status, WaitingFor
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", omit_defaults=True):
@@ -90,6 +90,7 @@ class SeeToken(Change, frozen=True, tag="seen"):
     seen_in: str
     protocol: str | None = None
     instead_of: str | None = None  # the id that was asked for; that one stays current
+    by: str | None = None  # the person who recorded it, if one did
 
 
 class RevokeToken(Change, frozen=True, tag="revoke"):
@@ -98,6 +99,7 @@ class RevokeToken(Change, frozen=True, tag="revoke"):
     agent: str
     native_id: str
     reason: str
+    by: str | None = None
 
 
 class ReinstateToken(Change, frozen=True, tag="reinstate"):
@@ -106,6 +108,7 @@ class ReinstateToken(Change, frozen=True, tag="reinstate"):
     agent: str
     native_id: str
     reason: str
+    by: str | None = None
 
 
 # --- kind `task`; `task` is the record's own field
@@ -133,6 +136,8 @@ class SetStatus(Change, frozen=True, tag="status"):
     status: Status
     reason: str | None = None
     outcome: dict[str, Any] | None = None
+    waiting_for: WaitingFor | None = None  # with `waiting`, and only with it
+    not_before: str | None = None
 
 
 class Deliver(Change, frozen=True, tag="deliver"):

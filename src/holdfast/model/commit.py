@@ -7,7 +7,7 @@ from typing import NamedTuple, Union, cast
 
 import msgspec
 
-from holdfast import errors, ids
+from holdfast import errors, ids, timestamps
 from holdfast.model import changes as c
 from holdfast.model import event as ev
 from holdfast.model.json_codec import check_plain, decode_as, encode, flat_text, text
@@ -251,7 +251,7 @@ def _check_patch(session: Session, change: c.PatchMetadata, rules: TokenRules) -
 
 def _check_token(view: View, change: c.Change) -> c.Change | None:
     if isinstance(change, c.SeeToken):
-        _check_names(change, "agent", "native_id", "protocol", "seen_in", "instead_of")
+        _check_names(change, "agent", "native_id", "protocol", "seen_in", "instead_of", "by")
         if not change.native_id:
             raise errors.BadInput("a token needs the agent's id")
         if change.instead_of is not None:
@@ -267,7 +267,7 @@ def _check_token(view: View, change: c.Change) -> c.Change | None:
             return None
         return change
     assert isinstance(change, (c.RevokeToken, c.ReinstateToken))
-    _check_names(change, "reason")
+    _check_names(change, "reason", "by")
     if not change.reason:
         raise errors.BadInput("a token is revoked or reinstated for a reason; give one")
     wanted = "current" if isinstance(change, c.RevokeToken) else "revoked"
@@ -312,7 +312,25 @@ def _check_task(view: View, commit: Commit, change: c.Change) -> c.Change | None
         change.status == "queued" and task.delivery == "accepted"
     ):
         raise errors.IllegalChange(f"task {task.id} is {task.status} and cannot become {change.status}")
-    return change
+    _check_waiting(change)
+    same = (task.waiting_for, task.not_before) == (change.waiting_for, change.not_before)
+    return None if change.status == task.status == "waiting" and same else change
+
+
+def _check_waiting(change: c.SetStatus) -> None:
+    """A task waits for something, and only a waiting task does."""
+    if (change.status == "waiting") != (change.waiting_for is not None):
+        raise errors.BadInput("a task is `waiting` for something, and only then")
+    if change.not_before is not None and change.waiting_for is None:
+        raise errors.BadInput("only a waiting task has a time before which it does not start")
+    times = [change.not_before]
+    if change.waiting_for is not None:
+        for name in ("cause", "text"):
+            check_plain(name, getattr(change.waiting_for, name))
+        times += [change.waiting_for.since, change.waiting_for.until]
+    for time in times:
+        if time is not None and not timestamps.is_stamp(time):
+            raise errors.BadInput(f"{time!r} is not a time like 2026-01-31T12:00:00.000000Z")
 
 
 def _task(view: View, commit: Commit) -> Task:
@@ -329,7 +347,11 @@ def _refuse_deleted(session: Session | None) -> None:
 
 def _check_key(key: object, holder: str | None, own: str) -> None:
     if isinstance(key, str) and holder is not None and holder != own:
-        raise errors.KeyTaken(f"session {holder} is live under the key {key}", session=holder)
+        raise errors.KeyTaken(
+            f"session {holder} is live under the key {key}",
+            hint=f"`holdfast resume {own} --anyway` brings {own} back and takes the key",
+            session=holder,
+        )
 
 
 def _check_names(change: c.Change, *names: str) -> None:

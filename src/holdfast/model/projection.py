@@ -208,6 +208,8 @@ def _task(session_id: str, task_id: str, task: Task | None, change: c.Change, at
                 lease_until=change.lease_until,
                 started_at=task.started_at or at,
                 reason=None,
+                waiting_for=None,
+                not_before=None,
             )
         case c.Deliver():
             return replace(task, delivery=change.delivery)
@@ -224,5 +226,7 @@ def _task(session_id: str, task_id: str, task: Task | None, change: c.Change, at
                 owner=None if back else task.owner,
                 delivery="waiting" if back else task.delivery,
                 spool=0 if back else task.spool,  # the next process begins a spool of its own
+                waiting_for=change.waiting_for,
+                not_before=change.not_before,
             )
     raise AssertionError(change)

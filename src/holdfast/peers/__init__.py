@@ -1,4 +1,4 @@
-"""The programs that the doctor knows, by the name that the command line has for them."""
+"""The other programs that the doctor can repair, by their name on the command line."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ INSTALLS: dict[str, MakeTarget] = {"hapi": _hapi, "hermes": _hermes}
 def repair_target(
     target: str, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None
 ) -> RepairTarget:
-    """The install of that program at that path; NotFound if nothing is there.
+    """The install of a program at a path; NotFound if nothing is there.
 
-    `chosen`: the token that a person named for a session, where several could be meant.
+    `chosen`: the token that a user chose for a session with several candidates.
     """
     real = os.path.realpath(os.path.expanduser(path))
     if not os.path.exists(real):
         raise errors.NotFound(
-            f"there is nothing at {path}", hint=f"name {target}'s home (usually ~/.{target}) or its database"
+            f"nothing exists at {path}", hint=f"name {target}'s home (usually ~/.{target}) or its database"
         )
     return INSTALLS[target](real, env, chosen or {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -60,25 +59,18 @@ def is_alive(pid: int, started: float, boot: str) -> bool:
     return boot == boot_id() and _now(pid) == started
 
 
-def me() -> Owner:
-    """This process, as the owner of a task."""
+def me(node: str) -> Owner:
+    """This process on that node, as the owner of a task."""
     pid = os.getpid()
-    return Owner(host=socket.gethostname(), pid=pid, started=_now(pid) or 0.0, boot=boot_id())
-
-
-def owner_alive(owner: Owner) -> bool | None:
-    """Whether an owner still runs; None for one on another host: unknown is not dead."""
-    if owner.host != socket.gethostname():
-        return None
-    return is_alive(owner.pid, owner.started, owner.boot)
+    return Owner(host=node, pid=pid, started=_now(pid) or 0.0, boot=boot_id())
 
 
 def stat_of(pid: int) -> Stat | None:
-    """What /proc says of a process; None if it has none of that pid."""
+    """What /proc says of a process; None if it has none of that pid, or hides another user's (hidepid)."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return read_stat(file.read(4096))
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
 
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from contextlib import suppress
 
 import apsw
 
-from holdfast import durable_io, errors, ids, timestamps
+from holdfast import durable_io, errors, timestamps
 from holdfast.home import Home
-from holdfast.model.event import Record
-from holdfast.recovery import mirror_reader
-from holdfast.recovery.findings import Done, Finding, signature
-from holdfast.recovery.restore import adopt
-from holdfast.store.mirror import format
+from holdfast.recovery.findings import Finding, signature
 from holdfast.store.sqlite import column_check, migrations
 from holdfast.store.sqlite.column_check import SMALL_TABLES
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
-from holdfast.store.sqlite.sql import SqliteSql
-from holdfast.store.store import BaseStore
 
 SMALL = 64 * 1024 * 1024  # bytes; a file up to this size is read whole at every start
 FOLDER = "-database"  # the end of the name of a folder in quarantine that holds one
@@ -191,102 +184,3 @@ def _size(path: str) -> int:
         return os.path.getsize(path)
     except FileNotFoundError:
         return 0
-
-
-# --- What a damaged database still gives that no mirror has.
-
-PAGE = 100
-
-log = logging.getLogger(__name__)
-
-
-async def salvage(store: BaseStore, home: Home, path: str) -> list[Done]:
-    """Adopt the records of a quarantined database that follow what whole mirrors had."""
-    if os.path.getsize(path) == 0:
-        return []
-    try:
-        old = open_reader(path)
-    except (errors.HoldfastError, apsw.Error, UnicodeDecodeError) as problem:
-        log.warning("nothing can be read of the damaged database: %s", problem)
-        return []
-    done = []
-    try:
-        for n, session, _state, _seq, *_ in await SqliteSql(old).rows("heads"):
-            if not (isinstance(session, str) and ids.is_id(session, ids.SESSION)):
-                continue
-            added = await _one(store, home, SqliteSql(old), n, session)
-            if added:
-                done.append(
-                    Done(
-                        finding=f"salvaged:{session}",
-                        code="salvaged",
-                        subject=session,
-                        result=f"{added} records were only in the damaged database",
-                    )
-                )
-    except (apsw.Error, UnicodeDecodeError) as problem:
-        log.warning("the damaged database could be read in part only: %s", problem)
-    finally:
-        old.close()
-    return done
-
-
-async def _one(store: BaseStore, home: Home, old: SqliteSql, n: int, session: str) -> int:
-    proven: dict[int, Record] = {}
-    try:
-        have = (await store.session(session)).events
-    except errors.NotFound:
-        have, proven = 0, _proven(home, session)
-    # With the last record that is there, so that it is seen whether both tell the same story.
-    records = await _readable(old, n, session, max(0, have - 1))
-    records = [proven.get(record.seq, record) for record in records]
-    while records and (found := proven.get(records[-1].seq + 1)) is not None:
-        records.append(found)
-    while records and not records[-1].last:
-        records.pop()
-    try:
-        return await adopt(store, session, records, give_way=False) if records else 0
-    except errors.HoldfastError as problem:
-        log.warning("what the damaged database has of %s cannot be used: %s", session, problem)
-        return 0
-
-
-def _proven(home: Home, session: str) -> dict[int, Record]:
-    """What a damaged mirror has that its checksums vouch for; of a damaged database nothing does."""
-    for path in (home.mirror(session), home.trashed(session)):
-        if os.path.isfile(path) and not os.path.islink(path):
-            with suppress(OSError):
-                pieces = mirror_reader.read(session, path)
-                return {record.seq: record for piece in pieces for record in piece.proven}
-    return {}
-
-
-async def _readable(old: SqliteSql, n: int, session: str, after: int) -> list[Record]:
-    """The records after a seq, up to the first that cannot be read."""
-    records: list[Record] = []
-    page = PAGE
-    while True:
-        try:
-            rows = await old.rows("log", n=n, after=after + len(records), limit=page)
-        except (apsw.Error, UnicodeDecodeError) as problem:
-            if page > 1:
-                page = 1  # one of these is damaged; take what is before it
-                continue
-            log.warning("the log of %s could be read in part only: %s", session, problem)
-            return records
-        if not rows:
-            return records
-        for row in rows:
-            record = Record(*row)
-            if record.seq != after + len(records) + 1 or not _is_record(session, record):
-                return records
-            records.append(record)
-
-
-def _is_record(session: str, record: Record) -> bool:
-    """Whether it could have been written: SQLite gives back whatever a damaged page holds."""
-    try:
-        data, _ = format.write(session, record)
-        return format.read(session, data[:-1]).record == record and mirror_reader.is_sound(record)
-    except (format.BadLine, TypeError, ValueError):
-        return False

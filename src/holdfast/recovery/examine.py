@@ -9,11 +9,13 @@ import msgspec
 from holdfast import errors, ids
 from holdfast.home import Home
 from holdfast.model.event import Record
+from holdfast.node import Node
 from holdfast.recovery import mirror_reader
 from holdfast.recovery.findings import Finding
+from holdfast.recovery.merge import Difference, altered, content, counted, lost_in_words, ranges
 from holdfast.recovery.restore import fold_log, load_view
 from holdfast.recovery.survey import ENDING, UNKNOWN, Sight, Survey, survey, unreadable
-from holdfast.store.mirror.compare import Position, compare
+from holdfast.store.mirror.compare import MirrorPosition, compare
 from holdfast.store.mirror.files import seal
 from holdfast.store.sql import Row, Sql
 
@@ -39,7 +41,7 @@ async def look_closer(sql: Sql, head: Head, sight: Sight, unsealed: list[tuple[s
             unsealed.append((head.id, seal(head.seq, sight.stat)))
             return None
         if found.result == "short" and found.level.seq:
-            parting = CUT if sight.stat.st_size < _sealed_size(head.seal) else BEHIND
+            parting = CUT if sight.stat.st_size < _sealed(head.seal, 1) else BEHIND
             facts: dict[str, Any] = {}
         elif sight.stat.st_size == 0:
             parting, facts = EMPTY, {}
@@ -58,10 +60,10 @@ async def look_closer(sql: Sql, head: Head, sight: Sight, unsealed: list[tuple[s
     )
 
 
-def _sealed_size(seal: str | None) -> int:
-    """How long the mirror was when it was known to be on disk."""
+def _sealed(seal: str | None, part: int) -> int:
+    """The last record (0) or the length (1) of the mirror when it was known to be on disk, else 0."""
     parts = (seal or "").split("/")
-    return int(parts[1]) if len(parts) == 3 and parts[1].isascii() and parts[1].isdigit() else 0
+    return int(parts[part]) if len(parts) == 3 and parts[part].isascii() and parts[part].isdigit() else 0
 
 
 class Parting(NamedTuple):
@@ -91,6 +93,11 @@ APART = Parting(
     "the mirror has {beyond} records that the database lacks, but not what they follow; both are kept",
     ANEW,
 )
+ALTERED = Parting(
+    "database_altered",
+    "{altered} records of the database are not what the mirror has, whose checksums are valid",
+    "restore them from the mirror; the altered ones go into quarantine",
+)
 DAMAGED = Parting("mirror_damaged", "the mirror is damaged behind record {alike}", ANEW)
 BY_DAMAGE = {
     "torn": Parting("mirror_torn", "the mirror is torn behind record {alike}", ANEW),
@@ -98,31 +105,63 @@ BY_DAMAGE = {
 }
 
 
-async def _parting(sql: Sql, head: Head, sight: Sight, level: Position) -> tuple[Parting, dict[str, Any]]:
-    """What a mirror holds from the byte on where it parts from the log."""
+class Contrast(NamedTuple):
+    """A mirror beside its log, from the byte on where they part."""
+
+    damage: str | None
+    differences: dict[int, Difference]  # what the mirror's checksums prove and the database has otherwise
+    unproven: list[int]  # what differs where no checksum says which is right
+    beyond: int  # proven records behind the database's last one
+    joined: bool  # whether these follow from it
+    agreed: int  # the last record that both have alike
+    altered: list[int]  # those of the differences that were altered in the database
+
+
+async def contrast(sql: Sql, head: Head, path: str, level: MirrorPosition) -> Contrast:
+    """Read on where the two part; the mirror decides where its checksums hold."""
     damage: str | None = None
-    other: list[int] = []
-    beyond = 0
+    differences: dict[int, Difference] = {}
+    unproven: list[int] = []
+    beyond, agreed = 0, level.seq
     joined = level.seq == head.seq  # only then does what is beyond the log's end follow from it
-    for piece in mirror_reader.read(head.id, sight.path, level.offset, level.seq):
+    for piece in mirror_reader.read(head.id, path, level.offset, level.seq):
         damage = damage or piece.damage
         if not piece.records:
             continue
         after, last = piece.records[0].seq - 1, min(piece.records[-1].seq, head.seq)
         rows = await sql.rows("log", n=head.n, after=after, limit=max(0, last - after))
         stored = {row[0]: Record(*row) for row in rows}
+        sure = {record.seq for record in piece.proven}
         for record in piece.records:
             if record.seq in piece.lost:
                 continue
             if record.seq > head.seq:
                 beyond += bool(piece.sure)
-            elif stored.get(record.seq) != record:
-                other.append(record.seq)
+            elif stored.get(record.seq) == record:
+                joined, agreed = joined or record.seq == head.seq, record.seq
+            elif record.seq in sure or not mirror_reader.is_sound(stored.get(record.seq)):
+                differences[record.seq] = Difference(stored.get(record.seq), record)
             else:
-                joined = joined or record.seq == head.seq
-    facts = {"beyond": beyond, "other": len(other), "seqs": other[:100], "damage": damage}
-    facts["new"] = beyond if joined and not other else 0
-    if other or (beyond and not joined):
+                unproven.append(record.seq)
+    wrong = altered(differences, agreed, _sealed(head.seal, 0))
+    joined = joined or head.seq in wrong
+    return Contrast(damage, differences, unproven, beyond, joined, agreed, wrong)
+
+
+async def _parting(
+    sql: Sql, head: Head, sight: Sight, level: MirrorPosition
+) -> tuple[Parting, dict[str, Any]]:
+    """What a mirror holds from the byte on where it parts from the log."""
+    found = await contrast(sql, head, sight.path, level)
+    damage, beyond, wrong = found.damage, found.beyond, found.altered
+    other = sorted({*found.differences, *found.unproven} - set(wrong))
+    facts: dict[str, Any] = {"beyond": beyond, "other": len(other), "seqs": other[:100], "damage": damage}
+    forked = any(seq not in wrong for seq in found.differences)
+    facts["new"] = beyond if found.joined and not forked and not found.unproven else 0
+    if wrong and not forked:
+        facts |= {"altered": len(wrong), "seqs": wrong[:100]}
+        return ALTERED, facts
+    if other or (beyond and not found.joined):
         return (OTHER if other else APART), facts
     if beyond and damage is None:
         return LONGER, facts
@@ -141,8 +180,8 @@ class Looked(NamedTuple):
     compared: int
 
 
-async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
-    """Compare database and mirrors. `mine`: mirror only this host's sessions; None: all."""
+async def examine(sql: Sql, home: Home, mine: Node | None, deep: bool) -> Looked:
+    """Compare database and mirrors. `mine`: mirror only this node's sessions; None: all."""
     rows = await sql.rows("heads")
     seen = survey(home, {} if deep else _seals(rows))
     findings = list(seen.strange)
@@ -167,7 +206,7 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
             if head.id in seen.intact:
                 pass
             elif sight is None:
-                wanted = mine is None or head.host in (None, mine)
+                wanted = mine is None or mine.owns(head.host)
                 if wanted and trashed is None and head.id + ENDING not in seen.taken:
                     findings.append(_missing(head))
             elif deep or head.seal != seal(head.seq, sight.stat):
@@ -175,10 +214,17 @@ async def examine(sql: Sql, home: Home, mine: str | None, deep: bool) -> Looked:
                 found = await look_closer(sql, head, sight, unsealed)
                 if found is not None:
                     findings.append(found)
+        elif deep and found is None and trashed is not None:
+            compared += 1
+            found = await _compare_trashed(sql, head, trashed)
+            if found is not None:
+                findings.append(found)
+        if found is not None and found.code == ALTERED.code:
+            continue  # its views are made anew when its records are right again
         if deep and (drift := await _view_drift(sql, head)) is not None:
             findings.append(drift)
     for session in sorted({*seen.mirrors, *seen.trashed}):
-        findings.append(_not_in_database(session, seen))
+        findings.append(_not_in_database(session, seen, deep))
     return Looked(findings, unsealed, len(rows), compared)
 
 
@@ -232,6 +278,16 @@ def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None)
     )
 
 
+async def _compare_trashed(sql: Sql, head: Head, sight: Sight) -> Finding | None:
+    """The mirror of a deleted session beside its log; one that is gone was cleared by somebody."""
+    found = await look_closer(sql, head, sight, [])
+    if found is None or found.action is None:
+        return found
+    code, action = (CUT.code, CUT.action) if found.code == BEHIND.code else (found.code, found.action)
+    evidence = found.evidence | {"trashed": True}
+    return msgspec.structs.replace(found, code=code, action=action, evidence=evidence)
+
+
 def _in_trash(head: Head) -> Finding:
     return Finding(
         code="mirror_in_trash",
@@ -259,30 +315,42 @@ def _misnamed(head: Head) -> Finding:
     )
 
 
-def _not_in_database(session: str, seen: Survey) -> Finding:
+def _not_in_database(session: str, seen: Survey, deep: bool) -> Finding:
     """A mirror whose session the database does not have."""
     tombstone = seen.tombstones.pop(session, None)
     sight = seen.mirrors.get(session) or seen.trashed[session]
     try:
         first = next(mirror_reader.read(session, sight.path), None)
+        whole = first is not None and first.damage is None
+        held = None if whole and not deep else content(mirror_reader.read(session, sight.path))
     except OSError as problem:
         return unreadable(sight.path, problem)
-    begins = first is not None and bool(first.records) and first.records[0].seq == 1
-    if not begins or first is None or first.records[0].kind != "session":
+    if held is not None and not held.proven and not held.readable:
         return Finding(
             code="mirror_unreadable",
             subject=session,
-            text="the mirror has no readable beginning and its session is not in the database",
+            text="no record of the mirror can be read, and its session is not in the database",
             action=None,
-            evidence={"damage": first.damage if first else "empty", "file": sight.path},
+            evidence={
+                "damage": first.damage if first else "empty",
+                "file": sight.path,
+                "bytes": sight.stat.st_size,
+            },
         )
     deleted = tombstone is not None or session in seen.trashed
+    text = "the database does not have this session" + ("; it stays deleted" if deleted else "")
+    facts: dict[str, Any] = {}
+    if held is not None:
+        facts = {"readable": len(held.proven) + len(held.readable), "lost": ranges(held.lost)}
+        text += f"; its mirror has {counted(facts['readable'])}{lost_in_words(sorted(held.lost))}"
     return Finding(
         code="deleted_not_in_database" if deleted else "session_missing",
         subject=session,
-        text="the database does not have this session" + ("; it stays deleted" if deleted else ""),
+        text=text,
         action="put it back into the database" + (", as deleted" if deleted else ""),
-        evidence=_deletion_in(tombstone) | ({"grave": "unreadable"} if _is_unknown(tombstone) else {}),
+        evidence=facts
+        | _deletion_in(tombstone)
+        | ({"grave": "unreadable"} if _is_unknown(tombstone) else {}),
         signature=sight.signature,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -44,7 +45,18 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     subject: str
     result: str  # one sentence
-    kept: list[str] = []  # where the bytes are that were replaced
+    kept: list[str] = []  # where the bytes are that were replaced, or of which not all could be read
+    recovered: int | None = None  # records that came back; stand-ins are not among them
+    lost: list[str] = []  # records that no copy has any more, as "3" or "5-9"; a notice stands in for each
+
+
+class Unhealed(msgspec.Struct, frozen=True, kw_only=True):
+    """What could not be repaired, and where its bytes are."""
+
+    code: str
+    subject: str
+    text: str
+    kept: list[str] = []
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +68,26 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     done: list[Done]
     problems: list[str] = []  # repairs that failed, each told; the rest went on
+    unhealed: list[Unhealed] = []  # findings that have no repair
 
     @property
     def healed(self) -> bool:
         """Whether anything was repaired."""
         return bool(self.done)
+
+
+def unhealed(findings: Iterable[Finding]) -> list[Unhealed]:
+    """Findings that nothing safe can be done about; a person decides."""
+    return [
+        Unhealed(
+            code=one.code,
+            subject=one.subject,
+            text=one.text,
+            kept=[one.evidence["file"]] if "file" in one.evidence else [],
+        )
+        for one in findings
+        if one.action is None
+    ]
 
 
 def fingerprint(findings: list[Finding]) -> str:

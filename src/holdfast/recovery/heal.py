@@ -6,23 +6,25 @@ import asyncio
 import itertools
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from holdfast import durable_io, errors, timestamps
+from holdfast import node as nodes
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
+from holdfast.node import Node
 from holdfast.recovery import database
-from holdfast.recovery.database import salvage
 from holdfast.recovery.examine import Looked, examine
-from holdfast.recovery.findings import Done, Finding, Report, signature
+from holdfast.recovery.findings import Done, Finding, Report, Unhealed, fingerprint, signature, unhealed
 from holdfast.recovery.repair import REPAIRS, PutOff, Terms, repair
 from holdfast.recovery.restore import order_queue
+from holdfast.recovery.salvage import salvage
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles, seal
-from holdfast.store.mirror.writer import Seal, put_seals
+from holdfast.store.mirror.writer import MirrorSeal, put_seals
 from holdfast.store.open import open_store
 from holdfast.store.store import BaseStore
 
@@ -106,8 +108,7 @@ async def _open_healed(
         report = _together([*before, await heal(store, home, location, deep=deep, progress=progress)])
         for path in aside:
             database.finish(path)
-        if report.done or report.problems:
-            report = _written_down(home, report)
+        report = _written_down(home, report)
     except BaseException:
         await store.close()
         raise
@@ -116,7 +117,7 @@ async def _open_healed(
 
 async def look(store: BaseStore, home: Home, location: Location, deep: bool = False) -> Looked:
     """What is not as it should be; nothing is changed."""
-    return await store.query(lambda sql: examine(sql, home, host_of(location), deep))
+    return await store.query(lambda sql: examine(sql, home, owned_by(home, location), deep))
 
 
 async def heal(
@@ -136,13 +137,14 @@ async def heal(
     done, problems = await mend(store, home, looked.findings, progress, salvaging=salvaging)
     if looked.unsealed:
         sealed = await store.with_mirrors(lambda files: _synced(files, looked.unsealed))
-        await store.transact(lambda sql: put_seals(sql, [Seal(*each) for each in sealed or []]))
+        await store.transact(lambda sql: put_seals(sql, [MirrorSeal(*each) for each in sealed or []]))
     return _report(
         sessions=looked.sessions + sum(d.code in CAME_BACK for d in done),
         compared=looked.compared,
         findings=looked.findings,
         done=done,
         problems=problems,
+        left=unhealed(looked.findings),
     )
 
 
@@ -205,9 +207,9 @@ def _batches(findings: list[Finding], size: int) -> Iterator[list[Finding]]:
         yield findings[i : i + size]
 
 
-def host_of(location: Location) -> str | None:
-    """The host whose sessions this home mirrors; None: all of the store's."""
-    return socket.gethostname() if location.kind == "postgres" else None
+def owned_by(home: Home, location: Location) -> Node | None:
+    """The node whose sessions this home mirrors; None: all sessions of the store."""
+    return nodes.read(home, private=False) if location.kind == "postgres" else None
 
 
 def _synced(files: MirrorFiles, unsealed: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -230,6 +232,7 @@ def _report(
     findings: Sequence[Finding] = (),
     done: Sequence[Done] = (),
     problems: Sequence[str] = (),
+    left: Sequence[Unhealed] = (),
 ) -> Report:
     return Report(
         at=timestamps.now(),
@@ -238,6 +241,7 @@ def _report(
         findings=list(findings),
         done=list(done),
         problems=list(problems),
+        unhealed=list(left),
     )
 
 
@@ -261,14 +265,28 @@ def _together(reports: Sequence[Report]) -> Report:
         findings=list(findings.values()),
         done=[d for r in reports for d in r.done],
         problems=list(dict.fromkeys(p for r in reports for p in r.problems)),
+        left=reports[-1].unhealed,  # what a later round has healed is not left
     )
 
 
 def _written_down(home: Home, report: Report) -> Report:
-    path = os.path.join(home.reports, f"heal-{report.at.replace(':', '')}.json")
+    """The report as a file; what only could not be healed is written once, not at every start."""
+    left = [finding for finding in report.findings if finding.action is None]
+    mark = f"-{fingerprint(left)}.json" if report.unhealed else ".json"
+    if not report.done and not report.problems and (not report.unhealed or _is_known(home, mark)):
+        return report
+    name = f"heal-{report.at.replace(':', '')}{mark}"
+    path = os.path.join(home.reports, name)
     try:
         durable_io.create(path, [msgspec.json.format(msgspec.json.encode(report), indent=1), b"\n"])
     except (errors.HoldfastError, OSError) as problem:
         log.warning("what was healed could not be written down: %s", problem)
         report.problems.append(f"the report could not be written: {problem}")
     return report
+
+
+def _is_known(home: Home, mark: str) -> bool:
+    """Whether a report of just this was written before."""
+    with suppress(OSError):
+        return any(name.endswith(mark) for name in os.listdir(home.reports))
+    return False

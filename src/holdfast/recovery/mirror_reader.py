@@ -22,6 +22,7 @@ from holdfast.store.mirror import format
 
 KEPT_BYTES = 65_536  # of a damaged line, in the log; all of it is in quarantine
 WIDEST_GAP = 100_000  # records missing in a row; a seq further on is taken for a damaged one
+SHORTEST_LINE = 100  # bytes; a session's id and a time are in each
 CODE_LOST = "record_lost"
 
 
@@ -115,22 +116,42 @@ def _mended(held: list[_Commit], expected: int, first: int, proven: _Commit) -> 
 
 
 def _tail(held: list[_Commit], expected: int) -> Iterator[Piece]:
-    """Damaged commits that nothing proven follows: what is readable of those that end."""
-    ending = list(held)
-    while ending and not ending[-1].ends:
-        ending.pop()
-    lines = [text for commit in ending for text in commit.lines]
-    records, lost = _fill(lines, expected, expected + len(lines))
-    while records and not records[-1].last:
+    """Damaged commits that no proven one follows: what is readable of them, the last one with an end.
+
+    Only what was committed is mirrored, so the lines of a commit that was cut are records.
+    """
+    lines = [text for commit in held for text in commit.lines]
+    records, lost = _fill(lines, expected, _tail_end(lines, expected))
+    while records and records[-1].seq in lost:
         records.pop()
-    if records:
-        at = records[-1].at
-        records = [r if r.at else r._replace(at=at) for r in records]
-        lost = lost & {r.seq for r in records}
-        yield Piece(records, _damage(ending), held[0].offset, 0, lost)
-    if not records or len(ending) < len(held):
-        rest = held[len(ending) :] or held
-        yield Piece([], _damage(rest), rest[0].offset, 0)
+    if not records:
+        yield Piece([], _damage(held), held[0].offset, 0)
+        return
+    used = next(i for i, text in enumerate(lines) if text.record == records[-1]) + 1
+    if not records[-1].last:
+        raw = b"".join(text.raw for text in lines[used:])
+        records.append(stand_in(records[-1].seq + 1, raw)._replace(last=True))
+        lost |= {records[-1].seq}
+        used = len(lines)
+    at = next(record.at for record in reversed(records) if record.at)
+    records = [r if r.at else r._replace(at=at) for r in records]
+    yield Piece(records, _damage(held), held[0].offset, 0, lost & {r.seq for r in records})
+    if used < len(lines):
+        offset = held[0].offset + sum(len(text.raw) for text in lines[:used])
+        yield Piece([], lines[used].bad or "repeated", offset, 0)
+
+
+def _tail_end(lines: list[_Line], expected: int) -> int:
+    """The seq that is too high for a tail.
+
+    As many records may be missing as the bytes that cannot be read have room for. A higher seq counts only
+    beside its neighbor: alone it may be a damaged number.
+    """
+    seqs = {text.record.seq for text in lines if is_sound(text.record) and text.record}
+    end = expected + len(lines) + sum(len(text.raw) for text in lines if text.record is None) // SHORTEST_LINE
+    joined = [seq for seq in seqs if seq >= end and {seq - 1, seq + 1} & seqs]
+    near = [seq for seq in (*seqs, *joined) if seq < (end if seq not in joined else end + WIDEST_GAP)]
+    return max(near, default=expected - 1) + 1
 
 
 def _fill(lines: list[_Line], expected: int, end: int) -> tuple[list[Record], frozenset[int]]:
@@ -142,21 +163,21 @@ def _fill(lines: list[_Line], expected: int, end: int) -> tuple[list[Record], fr
     lost: set[int] = set()
     raw: list[bytes] = []
 
-    def stand_in(until: int) -> None:
-        for seq in range(expected + len(records), until):
+    def stand_in_until(end: int) -> None:
+        for seq in range(expected + len(records), end):
             lost.add(seq)
-            records.append(_placeholder(seq, b"".join(raw)))
+            records.append(stand_in(seq, b"".join(raw)))
             raw.clear()
         raw.clear()
 
     for text in lines:
         if text is wanted and text.record is not None:
-            stand_in(text.record.seq)
+            stand_in_until(text.record.seq)
             records.append(text.record)
             wanted = next(chosen, None)
         else:
             raw.append(text.raw)
-    stand_in(end)
+    stand_in_until(end)
     return records, frozenset(lost)
 
 
@@ -210,11 +231,12 @@ def is_sound(record: Record | None) -> bool:
         return False
 
 
-def _placeholder(seq: int, raw: bytes) -> Record:
+def stand_in(seq: int, raw: bytes = b"", at: str = "") -> Record:
+    """A notice in the place of a record that cannot be read, with what is left of its bytes."""
     body = {
-        "text": "this record was damaged in its mirror and is nowhere else",
+        "text": "this record was damaged and is in no other copy",
         "code": CODE_LOST,
         "bytes": len(raw),
         "base64": base64.b64encode(raw[:KEPT_BYTES]).decode(),
     }
-    return Record(seq, "notice", "", None, False, None, None, False, encode(body).decode())
+    return Record(seq, "notice", at, None, False, None, None, False, encode(body).decode())

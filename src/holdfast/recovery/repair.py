@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
+
+import msgspec
 
 from holdfast import durable_io, errors, timestamps
 from holdfast.home import Home
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.event import Record
+from holdfast.model.json_codec import encode
 from holdfast.model.session import Deletion
 from holdfast.recovery import mirror_reader
+from holdfast.recovery.examine import Contrast, Head, contrast
 from holdfast.recovery.findings import Done, Finding, signature
-from holdfast.recovery.restore import adopt, refold
-from holdfast.store.backend import Outcome
+from holdfast.recovery.merge import counted, lost_in_words, ranges, with_beginning
+from holdfast.recovery.restore import adopt, put_right, refold
+from holdfast.store.backend import OperationResult
 from holdfast.store.mirror import format
-from holdfast.store.mirror.compare import pages
+from holdfast.store.mirror.compare import compare, pages
 from holdfast.store.mirror.files import MirrorFiles, remove_tombstone, write_tombstone
 from holdfast.store.sql import Sql
 from holdfast.store.store import BaseStore
@@ -93,19 +98,36 @@ class PutOff(Exception):
 async def repair(store: BaseStore, home: Home, finding: Finding, terms: Terms = Terms()) -> Done:  # noqa: B008
     """Do what the finding's action says; what was done, in a sentence."""
     result, kept = await REPAIRS[finding.code](store, home, finding, terms)
-    return Done(finding=finding.id, code=finding.code, subject=finding.subject, result=result, kept=kept)
+    told = Told(result) if isinstance(result, str) else result
+    return Done(
+        finding=finding.id,
+        code=finding.code,
+        subject=finding.subject,
+        result=told.text,
+        kept=kept,
+        recovered=told.recovered,
+        lost=list(told.lost),
+    )
 
 
-Result = tuple[str, list[str]]
+class Told(NamedTuple):
+    """What came of a repair, where records came back."""
+
+    text: str
+    recovered: int | None = None
+    lost: Sequence[str] = ()
+
+
+Result = tuple[str | Told, list[str]]
 
 
 async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """The mirror from the database; the old file into quarantine."""
     session = finding.subject
-    path = home.mirror(session)
+    path = _file(home, finding)
     if finding.evidence.get("new"):
         await _adopt_file(store, session, path, terms, proven=True)
-        if (await store.session(session)).state == "deleted":
+        if (await store.session(session)).state == "deleted" and not finding.evidence.get("trashed"):
             await finish_deletion(store, session)
             return "deleted, as its mirror says", []
     temp = durable_io.temp_name(path)
@@ -115,6 +137,12 @@ async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temp)
+
+
+def _file(home: Home, finding: Finding) -> str:
+    """The mirror that a finding is about."""
+    trashed = finding.evidence.get("trashed")
+    return home.trashed(finding.subject) if trashed else home.mirror(finding.subject)
 
 
 async def _write_lines(sql: Sql, session: str, path: str) -> None:
@@ -136,7 +164,7 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
     session = finding.subject
 
     def swap(files: MirrorFiles) -> Result:
-        path = files.home.mirror(session)
+        path = _file(files.home, finding)
         kept = []
         if finding.signature is not None:
             if signature(path) != finding.signature:
@@ -146,7 +174,7 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
             files.disk.link(temp, path)
         except FileExistsError:
             return LIVE_WINS, kept
-        files.disk.sync_dir(files.home.sessions)
+        files.disk.sync_dir(os.path.dirname(path))
         return "made anew from the database", kept
 
     result = await store.with_mirrors(swap)
@@ -165,40 +193,91 @@ async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding, term
 async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """Into the database what only the mirror has."""
     session = finding.subject
-    count, _ = await _adopt_file(store, session, home.mirror(session), terms, proven=True)
+    adopted = await _adopt_file(store, session, _file(home, finding), terms, proven=True)
     if (await store.session(session)).state == "deleted":
         await finish_deletion(store, session)
-    return f"{count} records went back into the database", []
+    return adopted.told("went back into the database"), []
+
+
+async def restore_records(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """What was altered in the database, from the mirror, whose checksums prove it."""
+    session = finding.subject
+    path = _file(home, finding)
+    found = await store.query(lambda sql: _contrast(sql, session, path))
+    if signature(path) != finding.signature or found is None or not found.altered:
+        return LIVE_WINS, []
+    wrong = [found.differences[seq] for seq in found.altered]
+    stored = [one.stored._asdict() for one in wrong if one.stored is not None]
+    kept = _keep(home, f"{session}-{os.urandom(4).hex()}.records", finding.text, encode(stored))
+    await put_right(store, session, [one.proven for one in wrong])
+    if found.joined and found.beyond:
+        await _adopt_file(store, session, path, terms, proven=True)
+    result = f"{counted(len(wrong))} restored from the mirror"
+    if found.damage is None and not found.unproven:
+        await touch(store, session)
+        return result, [kept]
+    again, more = await make_mirror_anew(store, home, finding, terms)
+    return f"{result}; the mirror was {again}", [kept, *more]
+
+
+async def _contrast(sql: Sql, session: str, path: str) -> Contrast | None:
+    for row in await sql.rows("heads"):
+        if row[1] == session:
+            head = Head(*row)
+            level = (await compare(sql, head.n, session, path)).level
+            return await contrast(sql, head, path, level)
+    return None
+
+
+def _keep(home: Home, name: str, why: str, data: bytes) -> str:
+    """Bytes that are replaced in the database into quarantine, with a note."""
+    path = os.path.join(home.quarantine, name)
+    note = {"from": "the database", "why": why, "at": timestamps.now()}
+    durable_io.create(path + ".note.json", [json.dumps(note, indent=1).encode()])
+    durable_io.create(path, [data])
+    return path
 
 
 async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A whole session from its mirror; a damaged file is then made anew."""
     session = finding.subject
-    count, damaged = await _adopt_file(store, session, home.mirror(session), terms)
+    adopted = await _adopt_file(store, session, home.mirror(session), terms)
     if (await store.session(session)).state == "deleted":
         # Its own log says so; only the tombstone and the move were lost.
         await finish_deletion(store, session)
-        return f"{count} records went back into the database, as deleted", []
-    result, kept = f"{count} records went back into the database", list[str]()
-    if damaged:
-        anew, kept = await make_mirror_anew(store, home, finding, terms)
-        result += f"; the damaged mirror was {anew}" if kept else ""
-    return result, kept
+        kept = await _trash_anew(store, home, finding, adopted)
+        return adopted.told("went back into the database, as deleted"), kept
+    if not adopted.damaged:
+        return adopted.told("went back into the database"), []
+    _, kept = await make_mirror_anew(store, home, finding, terms)
+    return adopted.told("went back into the database from a damaged mirror"), kept
 
 
 async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session back into the database, where it stays deleted until it is restored."""
     session, deletion = finding.subject, finding.evidence.get("deletion")
     buried = signature(home.mirror(session)) is None
-    await _adopt_both(store, home, session, terms)
+    adopted = await _adopt_both(store, home, session, terms)
     header = await store.session(session)
     # Without a tombstone the log decides, unless the file lies in the trash only.
     restored = header.undone == deletion["id"] if deletion else not (buried or finding.evidence.get("grave"))
     if header.state != "deleted" and restored:
         await store.with_mirrors(lambda files: unearth(files, session))
-        return "put back into the database; its log says that it was restored", []
+        kept = [home.mirror(session)] if adopted.damaged else []
+        return adopted.told("went back into the database; its log says that it was restored"), kept
     await finish_deletion(store, session, deletion)
-    return "put back into the database, as deleted", []
+    kept = await _trash_anew(store, home, finding, adopted)
+    return adopted.told("went back into the database, as deleted"), kept
+
+
+async def _trash_anew(store: BaseStore, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
+    """The mirror of a deleted session that was damaged, from the database; the old one into quarantine."""
+    if not adopted.damaged:
+        return []
+    path = home.trashed(finding.subject)
+    evidence = {"trashed": True}
+    again = msgspec.structs.replace(finding, evidence=evidence, signature=signature(path))
+    return (await make_mirror_anew(store, home, again, Terms()))[1]
 
 
 async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
@@ -210,6 +289,7 @@ async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -
     except errors.SessionRunning as running:
         path = home.tombstone(session)
         kept = await store.with_mirrors(lambda files: files.quarantine(path, "the session was running"))
+        await store.with_mirrors(lambda files: unearth(files, session))
         return f"not deleted, for {running}; the tombstone was put into quarantine", [kept] if kept else []
     return "deleted, as its tombstone says", []
 
@@ -262,11 +342,7 @@ async def rebuild_views(store: BaseStore, home: Home, finding: Finding, terms: T
     kept = []
     if finding.code == "metadata_unreadable":
         stored = await store.query(lambda sql: _stored_metadata(sql, session))
-        path = os.path.join(home.quarantine, f"{session}-{os.urandom(4).hex()}.metadata")
-        note = {"from": f"the metadata of {session}", "why": finding.text, "at": timestamps.now()}
-        durable_io.create(path + ".note.json", [json.dumps(note, indent=1).encode()])
-        durable_io.create(path, [stored])
-        kept.append(path)
+        kept.append(_keep(home, f"{session}-{os.urandom(4).hex()}.metadata", finding.text, stored))
     await refold(store, session)
     return "rebuilt from the log", kept
 
@@ -276,23 +352,43 @@ async def _stored_metadata(sql: Sql, session: str) -> bytes:
     return bytes((await sql.rows("metadata", n=n))[0][0])
 
 
-async def _adopt_both(store: BaseStore, home: Home, session: str, terms: Terms, proven: bool = False) -> None:
+class Adopted(NamedTuple):
+    """What a mirror gave to the database."""
+
+    records: int = 0  # without stand-ins
+    lost: tuple[int, ...] = ()  # for which notices stand in
+    damaged: bool = False  # whether the file is
+
+    def told(self, what: str) -> Told:
+        """In a sentence."""
+        text = f"{counted(self.records)} {what}{lost_in_words(self.lost)}"
+        return Told(text, self.records, ranges(self.lost))
+
+
+async def _adopt_both(
+    store: BaseStore, home: Home, session: str, terms: Terms, proven: bool = False
+) -> Adopted:
     """What only the files of a deleted session have, wherever they lie."""
+    found = Adopted()
     for path in (home.trashed(session), home.mirror(session)):
         if signature(path) is not None:
             with suppress(errors.IllegalChange, OSError):  # of another history, or not to be read: it stays
-                await _adopt_file(store, session, path, terms, proven)
+                one = await _adopt_file(store, session, path, terms, proven)
+                damaged = found.damaged or one.damaged
+                found = Adopted(found.records + one.records, (*found.lost, *one.lost), damaged)
+    return found
 
 
 async def _adopt_file(
     store: BaseStore, session: str, path: str, terms: Terms, proven: bool = False
-) -> tuple[int, bool]:
-    """The records of a mirror into the database; how many, and whether the file is damaged.
+) -> Adopted:
+    """The records of a mirror into the database.
 
     `proven`: only what a checksum vouches for, or stands before such.
     """
     count, damaged, enough = 0, False, CHUNK
     waiting: list[Record] = []
+    lost: list[int] = []
     for piece in mirror_reader.read(session, path):
         damaged = damaged or piece.damage is not None
         if damaged and terms.salvage:
@@ -300,22 +396,25 @@ async def _adopt_file(
         if proven and not piece.sure:
             break
         waiting += piece.records
+        lost += piece.lost
         if len(waiting) >= enough:
             try:
-                count += await adopt(store, session, waiting, give_way=False)
+                count += await adopt(store, session, with_beginning(waiting), give_way=False)
                 waiting, enough = [], CHUNK
             except errors.KeyTaken:  # a key that it may have given up further on
                 enough *= 2
     if waiting:
-        count += await adopt(store, session, waiting, give_way=terms.give_way)
-    return count, damaged
+        count += await adopt(store, session, with_beginning(waiting), give_way=terms.give_way)
+    head = (await store.session(session)).events if lost else 0
+    lost = sorted(seq for seq in lost if seq > head - count)  # the others the database had
+    return Adopted(count - len(lost), tuple(lost), damaged)
 
 
 async def touch(store: BaseStore, session: str) -> None:
     """Let the keeper look at a mirror again."""
 
-    async def nothing(sql: Sql) -> Outcome:
-        return Outcome(None, session)
+    async def nothing(sql: Sql) -> OperationResult:
+        return OperationResult(None, session)
 
     await store.transact(nothing)
 
@@ -330,6 +429,7 @@ REPAIRS: dict[str, Repair] = {
     "mirror_damaged": make_mirror_anew,
     "mirror_wrong_session": make_mirror_anew,
     "conflict": make_mirror_anew,
+    "database_altered": restore_records,
     "mirror_behind": add_what_it_lacks,
     "database_behind": put_records_back,
     "session_missing": put_session_back,

@@ -15,7 +15,7 @@ from holdfast.model.projection import View, fold, replace, step
 from holdfast.model.task import Task
 from holdfast.store import reads
 from holdfast.store import rows as tables
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.mirror.compare import pages
 from holdfast.store.sql import Sql
 from holdfast.store.store import BaseStore
@@ -28,7 +28,7 @@ async def adopt(store: BaseStore, session: str, records: Sequence[Record], *, gi
     session has the key that this one had, this one is archived (`give_way`), or else KeyTaken.
     """
 
-    async def operation(sql: Sql) -> Outcome:
+    async def operation(sql: Sql) -> OperationResult:
         sql.forget()
         n, view = await load_view(sql, session)
         head = view.session.events if view.session else 0
@@ -38,11 +38,11 @@ async def adopt(store: BaseStore, session: str, records: Sequence[Record], *, gi
             if record.seq != seq:
                 raise errors.IllegalChange(f"record {record.seq} does not follow {seq - 1} in {session}")
         if not new:
-            return Outcome(0)
+            return OperationResult(0)
         after = fold(session, new, view)
         after, archived = await _yield_key(sql, session, after, give_way)
         await _put(sql, session, n, view, after, [*new, *archived])
-        return Outcome(len(new), session)
+        return OperationResult(len(new), session)
 
     added: int = await store.transact(operation)
     return added
@@ -60,34 +60,60 @@ async def _check_joint(sql: Sql, session: str, n: int | None, head: int, records
 async def refold(store: BaseStore, session: str) -> None:
     """Make a session's views anew from its log."""
 
-    async def operation(sql: Sql) -> Outcome:
+    async def operation(sql: Sql) -> OperationResult:
         sql.forget()
         n = (await sql.dicts("session", id=session))[0]["n"]
-        view = await fold_log(sql, n, session)
-        assert view.session is not None
-        await sql.run("put_session", n=n, **tables.session_values(view.session))
-        await sql.run("put_metadata", n=n, metadata=encode(view.session.metadata))
-        await sql.run("drop_tokens", n=n)
-        await tables.put_tokens(sql, n, (), view.tokens)
-        for (task,) in await sql.rows("tasks_of", n=n):
-            if task not in view.tasks:
-                await sql.run("drop_task", id=task)
-        await tables.put_tasks(sql, n, {}, view.tasks)
-        for task in view.tasks.values():  # what never changes, and so is not put a second time
-            values = msgspec.structs.asdict(task)
-            for column in ("prompt", "options"):
-                values[column] = encode(values[column]).decode()
-            await sql.run("put_task_again", n=n, **values)
-        return Outcome(None, session)
+        await _refold(sql, n, session)
+        return OperationResult(None, session)
 
     await store.transact(operation)
+
+
+async def put_right(store: BaseStore, session: str, records: Sequence[Record]) -> None:
+    """Give a session a new log, in which these records are as they were written, and new views.
+
+    No record is ever rewritten: the altered ones stay where they are, in a log that nothing refers to.
+    """
+
+    async def operation(sql: Sql) -> OperationResult:
+        sql.forget()
+        old = (await sql.dicts("session", id=session))[0]["n"]
+        right = {record.seq: record async for page in pages(sql, old) for record in page}
+        right |= {record.seq: record for record in records}
+        new = int((await sql.rows("next_n"))[0][0])
+        await sql.run("move_session", n=old, new=new)
+        await sql.run("move_tasks", n=old, new=new)
+        await sql.run("drop_tokens", n=old)
+        await _add_log(sql, new, [right[seq] for seq in sorted(right)])
+        await _refold(sql, new, session)
+        return OperationResult(None, session)
+
+    await store.transact(operation)
+
+
+async def _refold(sql: Sql, n: int, session: str) -> None:
+    view = await fold_log(sql, n, session)
+    assert view.session is not None
+    await sql.run("put_session", n=n, **tables.session_values(view.session))
+    await sql.run("put_metadata", n=n, metadata=encode(view.session.metadata))
+    await sql.run("drop_tokens", n=n)
+    await tables.put_tokens(sql, n, (), view.tokens)
+    for (task,) in await sql.rows("tasks_of", n=n):
+        if task not in view.tasks:
+            await sql.run("drop_task", id=task)
+    await tables.put_tasks(sql, n, {}, view.tasks)
+    for task in view.tasks.values():  # what never changes, and so is not put a second time
+        values = msgspec.structs.asdict(task)
+        for column in ("prompt", "options"):
+            values[column] = encode(values[column]).decode()
+        await sql.run("put_task_again", n=n, **values)
 
 
 async def order_queue(store: BaseStore) -> None:
     """Queue the tasks of sessions that came back where they were: by the time they were queued."""
 
-    async def operation(sql: Sql) -> Outcome:
-        return Outcome(await sql.run("order_queue"))
+    async def operation(sql: Sql) -> OperationResult:
+        return OperationResult(await sql.run("order_queue"))
 
     await store.transact(operation)
 
@@ -161,6 +187,10 @@ async def _put(
             await sql.run("put_metadata", n=n, metadata=metadata)
     await tables.put_tokens(sql, n, before.tokens, after.tokens)
     await tables.put_tasks(sql, n, before.tasks, after.tasks)
+    await _add_log(sql, n, records)
+
+
+async def _add_log(sql: Sql, n: int, records: Sequence[Record]) -> None:
     place = await sql.reserve(len(records))
     await sql.many(
         "add_log",

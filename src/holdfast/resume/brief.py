@@ -13,6 +13,8 @@ from holdfast.model.event import Event
 from holdfast.model.task import Task
 from holdfast.resume.environment import Process
 
+NAMED = 4  # earlier prompts that a brief names
+
 
 class Call(msgspec.Struct):
     """One tool call and how it ended; `interrupted`: nobody knows."""
@@ -27,11 +29,12 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     """One run that did not come to its end, and what is left of it."""
 
     session: str
-    task: str
+    task: str | None  # None: a turn that Holdfast did not run
     status: str
     reason: str | None
     asked: str
     before: tuple[str, ...] = ()  # what was asked before, in this session and those that it goes on from
+    left_out: int = 0  # prompts between the first of these and the others
     calls: tuple[Call, ...] = ()
     said: str | None = None  # its last words
     running: tuple[Process, ...] = ()
@@ -39,27 +42,107 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     changes: Changes | None = None  # None: no git there
 
 
+class EarlierPrompts(msgspec.Struct, frozen=True):
+    """The prompts before the last one: the first, the latest and their number, however many there were."""
+
+    first: str | None = None
+    latest: tuple[str, ...] = ()  # oldest first, at most NAMED
+    count: int = 0
+
+    def after(self, older: EarlierPrompts) -> EarlierPrompts:
+        """These and the ones before them."""
+        first = older.first if older.count else self.first
+        return EarlierPrompts(first, (*older.latest, *self.latest)[-NAMED:], older.count + self.count)
+
+    def named(self) -> tuple[str, ...]:
+        """The prompts that a brief names: the first, which is likely the task itself, and the latest."""
+        if self.first is None or self.count <= NAMED:
+            return self.latest
+        return (self.first, *self.latest[1 - NAMED :])
+
+
 def tell(
     task: Task,
     before: Sequence[str],
     events: Iterable[Event],
     *,
+    left_out: int = 0,
     running: tuple[Process, ...] = (),
     folder: str | None = None,
     changes: Changes | None = None,
 ) -> Story:
-    """The story of a task; `before`: what was asked earlier, `events`: may be those of its whole session."""
+    """The story of a task; `before`: earlier prompts, `events`: may be those of its whole session.
+
+    `left_out`: how many prompts are missing behind the first of `before`.
+    """
+    own = (event for event in events if event.task == task.id)
+    calls, said = _collect(_from_prompt(own, task.prompt))
+    return Story(
+        session=task.session,
+        task=task.id,
+        status=task.status,
+        reason=task.reason,
+        asked=task.prompt,
+        before=tuple(before),
+        left_out=left_out,
+        calls=calls,
+        said=said,
+        running=running,
+        folder=folder,
+        changes=changes,
+    )
+
+
+def tell_replayed(
+    session: str,
+    events: Sequence[Event],
+    reason: str | None,
+    *,
+    running: tuple[Process, ...] = (),
+    folder: str | None = None,
+    changes: Changes | None = None,
+) -> Story | None:
+    """The story of a turn that Holdfast did not run, from the end of a log; None if it has no such turn.
+
+    It is there if the last prompt of the log was replayed and belongs to no task.
+    """
+    prompts = [number for number, event in enumerate(events) if event.kind == "user"]
+    if not prompts or not events[prompts[-1]].replayed or events[prompts[-1]].task is not None:
+        return None
+    calls, said = _collect(events[prompts[-1] :])
+    asked = [str(events[number].body.get("text")) for number in prompts]
+    return Story(
+        session=session,
+        task=None,
+        status="cut short",
+        reason=reason,
+        asked=asked[-1],
+        before=tuple(asked[:-1]),
+        calls=calls,
+        said=said,
+        running=running,
+        folder=folder,
+        changes=changes,
+    )
+
+
+def _from_prompt(events: Iterable[Event], prompt: str) -> Iterator[Event]:
+    """A task's events from its prompt on; the past of its conversation is replayed before that."""
+    started = False
+    for event in events:
+        is_prompt = event.kind == "user" and (not event.replayed or prompt in str(event.body.get("text")))
+        started = started or is_prompt
+        if started or not event.replayed:
+            yield event
+
+
+def _collect(events: Iterable[Event]) -> tuple[tuple[Call, ...], str | None]:
+    """The tool calls of a turn, and its last words."""
     calls: dict[str, Call] = {}
     waiting: dict[str, str] = {}  # asks that nobody has answered: their calls
     said = None
-    begun = False
     for event in events:
-        if event.task != task.id:
-            continue
         body = event.body
-        begun |= event.kind == "user" and (not event.replayed or task.prompt in str(body.get("text")))
-        if event.replayed and not begun:
-            continue  # what came before the task; what its own store told in the end comes behind
         call = str(body.get("call"))
         if event.kind == "tool_progress":
             calls[call] = Call(str(body.get("name")), body.get("input"))
@@ -74,19 +157,7 @@ def tell(
     for call in waiting.values():
         if call in calls:
             calls[call].refused = True
-    return Story(
-        session=task.session,
-        task=task.id,
-        status=task.status,
-        reason=task.reason,
-        asked=task.prompt,
-        before=tuple(before),
-        calls=tuple(calls.values()),
-        said=said,
-        running=running,
-        folder=folder,
-        changes=changes,
-    )
+    return tuple(calls.values()), said
 
 
 # --- The brief: what a fresh run is told of one that was cut short; bounded, and made of records only.
@@ -103,9 +174,9 @@ def brief(story: Story) -> str:
     """The text at the head of a fresh run's prompt."""
     parts = [
         BEGINS,
-        f"Task {story.task} of session {story.session} was {_ended(story)}.",
+        f"{_subject(story)} was {_ended(story)}.",
         _section("What it was asked", [_quoted(story.asked, _ASKED)]),
-        _section("Asked before that", _some(story.before, 4, 300)),
+        _section("Asked before that", _some(story.before, NAMED, 300, story.left_out)),
         _section("What it did", _done(story)),
         _section("What may be half done; nobody knows how these ended", _half(story)),
         _section("Its last words", [_quoted(story.said, _SAID)] if story.said else []),
@@ -121,6 +192,12 @@ def brief(story: Story) -> str:
 def headed(text: str, prompt: str) -> str:
     """A prompt with its brief."""
     return f"{text}\n\n{prompt}"
+
+
+def _subject(story: Story) -> str:
+    if story.task is None:
+        return f"The last turn of session {story.session}, which another program ran,"
+    return f"Task {story.task} of session {story.session}"
 
 
 def _ended(story: Story) -> str:
@@ -193,12 +270,11 @@ def _section(title: str, lines: Iterable[str]) -> str:
     return "\n".join([f"{title}:", *found]) if found else ""
 
 
-def _some(texts: tuple[str, ...], most: int, length: int) -> list[str]:
+def _some(texts: tuple[str, ...], most: int, length: int, left_out: int) -> list[str]:
     """The first, which is likely the task itself, and the last ones."""
     shown = [f"- {_line(text, length)}" for text in texts]
-    if len(shown) <= most:
-        return shown
-    return [shown[0], f"- {len(shown) - most} more", *shown[1 - most :]]
+    hidden = max(len(shown) - most, 0) + left_out
+    return [shown[0], f"- {hidden} more", *shown[1 - most :]] if hidden else shown
 
 
 def _listed(items: Iterable[Any], most: int, name: Any) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.resume.rules import HARMLESS, ROWS, SOUND, Row, codes_of
+from holdfast.resume.rule_evidence import STOPPED
+from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, Row, codes_of
+from holdfast.transcripts.reader import HARMLESS
 
 _PAGE = """\
 # Verdicts
 
-<!-- Made by `make docs` from src/holdfast/resume/rows.py; change it there. -->
+<!-- Made by `make docs` from src/holdfast/resume/rules.py; change it there. -->
 
 May a session be gone on with? `holdfast verdict ID_OR_KEY [--json]` looks and says so; it changes
 nothing. Three witnesses are asked, for each alone is wrong in known cases: our log (how the last task
@@ -30,10 +32,21 @@ All that applies is a reason, with one of these codes. One `wait` makes the verd
 half done and whether their processes still run, the state of the worktree and what to check first
 (`--no-brief` leaves it out). *fork*: a copy will do as well, where the agent can make one.
 
-A task that never came to an agent counts for nothing: one that was cancelled in the queue, could not be
+A session is safe to resume where no `wait` and no `fresh` applies; the reason then says why, and `sound`
+is only said of a success.
+
+A task that never reached an agent counts for nothing: one that was cancelled in the queue, could not be
 started, or failed to resume. `holdfast trust ID` takes back `last_cancelled` and `last_failed`, not an
-interruption. `holdfast resume ID --anyway` goes on against the verdict. Both are records: who, when, and
+interruption. `holdfast resume ID --anyway` resumes against the verdict. Both are records: who, when, and
 against which reasons.
+
+## Back to an archived conversation
+
+A fresh start archives the old session; its conversation stays. `holdfast resume OLD --fork` continues in a
+copy of it, without the key. `holdfast resume OLD --anyway` brings the old session back: it takes its key
+back from the session that has it now, which is archived, and the logs of both say so. It is refused while
+a task runs or waits in either. `holdfast verdict OLD` says which of these will work. Over HTTP:
+`POST /api/sessions/OLD/resume` with `how` `fork` or `anyway`.
 
 ## A resume is proven
 
@@ -54,8 +67,8 @@ but for these, by which nothing is lost: {harmless}.
 def page() -> str:
     """The whole document."""
     head = "| code | verdict | when | |\n|---|---|---|---|\n"
-    table = head + "\n".join(_line(row) for row in (*ROWS, SOUND))
-    return _PAGE.format(table=table, harmless=_codes(sorted(HARMLESS)))
+    table = head + "\n".join(_line(row) for row in (*ROWS, *SAFE, ARCHIVED))
+    return _PAGE.format(table=table, harmless=_codes(sorted(HARMLESS - {STOPPED})))
 
 
 def _line(row: Row) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -57,13 +57,34 @@ class Process(msgspec.Struct, frozen=True, order=True):
         return f"{line if len(line) <= 60 else line[:59] + '…'} ({self.pid})"
 
 
-def of_tasks(tasks: Collection[str]) -> tuple[Process, ...]:
-    """The processes that carry the mark of one of these tasks, and what is below them."""
-    if not tasks:
+def tasks_of(processes: Collection[Process]) -> tuple[str, ...]:
+    """The tasks whose mark these processes carry."""
+    if not processes:
         return ()
-    table = tree.table()
-    marks = tree.marks(table)
-    found: set[tree.Process] = set()
-    for task in {mark for mark in marks.values() if mark in tasks}:
-        found.update(tree.belonging(table, marks, task, (), {os.getpid()}))
-    return tuple(sorted(Process(p.pid, p.command) for p in found if not p.command.endswith(RELAY)))
+    marks = tree.marks(tree.table())
+    return tuple(sorted({marks[one.pid] for one in processes if one.pid in marks}))
+
+
+class MarkedProcesses:
+    """The process table at one moment, with the task that each process belongs to."""
+
+    def __init__(self, table: tree.Table, marks: Mapping[int, str]):
+        self._table = table
+        self._marks = marks
+
+    @classmethod
+    def read(cls) -> MarkedProcesses:
+        """Read the process table now."""
+        table = tree.table()
+        return cls(table, tree.marks(table))
+
+    def tasks(self) -> list[str]:
+        """The tasks that living processes belong to."""
+        return sorted(set(self._marks.values()))
+
+    def of(self, tasks: Collection[str]) -> tuple[Process, ...]:
+        """The processes that carry the mark of one of these tasks, and their descendants."""
+        found: set[tree.Process] = set()
+        for task in tasks:
+            found.update(tree.belonging(self._table, self._marks, task, (), {os.getpid()}))
+        return tuple(sorted(Process(p.pid, p.command) for p in found if not p.command.endswith(RELAY)))

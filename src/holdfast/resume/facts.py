@@ -8,14 +8,15 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast import errors
 from holdfast.agents.base import Agent
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.session import Session
-from holdfast.model.task import ACTIVE, Status, Task
+from holdfast.model.task import ACTIVE, PENDING, OpenTask, Status, Task
 from holdfast.model.token import Token, current
+from holdfast.node import Node
 from holdfast.resume import environment, log_evidence, store_evidence
-from holdfast.resume import environment as survivors
 from holdfast.resume.environment import Folder, Process
 from holdfast.resume.log_evidence import Gap, Record
 from holdfast.transcripts.reader import Inspection
@@ -30,6 +31,23 @@ class Ended(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+class NotStarted(msgspec.Struct, frozen=True):
+    """The last task, if it failed before it reached the agent: it changed nothing."""
+
+    task: str
+    status: Status
+    reason: str | None = None
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """That a session is archived, and which live session has its key now."""
+
+    by: str
+    reason: str
+    key: str | None = None
+    holder: str | None = None
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one session at one moment."""
 
@@ -37,11 +55,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     token: str | None = None
     revoked: str | None = None  # why its last token must not be resumed
-    elsewhere: str | None = None  # the host that it is on, if that is another one
+    elsewhere: str | None = None  # the node that it is on, if that is another one
     waiting: tuple[str, ...] = ()  # its tasks that run or wait for their turn
     last: Ended | None = None
     missing: bool = False  # a task must have been there, and is not recorded
     trusted: bool = False  # since the last task ended somebody has said that it is sound
+    trusted_by: str | None = None  # who, and why
+    trusted_why: str | None = None
+    not_started: NotStarted | None = None
+    crashed: str | None = None  # what another tool recorded of a crash behind the last turn
+    archived: Archived | None = None
     other_protocol: str | None = None  # by which alone its conversation can be driven, and we cannot
     proven: bool = True  # the agent has taken a prompt in the conversation
     failures: tuple[str, ...] = ()  # of resumes of this token since one succeeded
@@ -73,8 +96,24 @@ class Source(Protocol):
         """The lineage."""
         ...
 
-    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
-        """The tasks of a session, in order."""
+    async def task(self, task: str) -> Task:
+        """One task."""
+        ...
+
+    async def open_tasks(self, session: str) -> list[OpenTask]:
+        """The tasks of a session that have not ended."""
+        ...
+
+    async def started_tasks(self, session: str, *, but: str = "", limit: int = 1) -> list[Task]:
+        """The last tasks of a session that reached the agent, or may have; the latest first."""
+        ...
+
+    async def has_unsuccessful(self, session: str) -> bool:
+        """Whether any task of a session was interrupted, cancelled or failed."""
+        ...
+
+    async def key_holder(self, key: str) -> str | None:
+        """The live session that has the key."""
         ...
 
     async def events(self, session: str, after: int = 0, limit: int = 500) -> list[Event]:
@@ -87,7 +126,7 @@ class Place(msgspec.Struct, frozen=True):
 
     home: Home
     env: Mapping[str, str]  # the agent's, as far as it tells where its store is
-    host: str
+    node: Node
 
 
 async def gather(
@@ -102,38 +141,43 @@ async def gather(
     """Ask all witnesses; `but` is the task that wants to know, which is none of them."""
     header = await source.session(session)
     token, revoked = _token(await source.tokens(session), agent.name)
-    tasks = [task for task in await source.tasks(session=session) if task.id != but]
+    unfinished = [task for task in await source.open_tasks(session) if task.id != but]
+    started = await source.started_tasks(session, but=but or "")
     log = await _log(source, session)
-    said = await asyncio.to_thread(log_evidence.read, log, tasks, token)
-    idle = (*ACTIVE, *(() if but is not None else ("queued",)))  # those behind the one that asks do not count
+    said = await asyncio.to_thread(log_evidence.read, log, started, token)
+    idle = (*ACTIVE, *(() if but is not None else PENDING))  # those behind the one that asks do not count
     facts = Facts(
         session=session,
         agent=agent.name,
         token=None if token is None else token.native_id,
         revoked=revoked,
-        elsewhere=header.host if header.host not in (None, place.host) else None,
-        waiting=tuple(task.id for task in tasks if task.status in idle),
+        elsewhere=None if place.node.owns(header.host) else header.host,
+        waiting=tuple(task.id for task in unfinished if task.status in idle),
         last=_ended(said),
         missing=said.missing,
         trusted=said.trusted,
+        trusted_by=said.trusted_by,
+        trusted_why=said.trusted_why,
+        not_started=await _not_started(source, header, but),
+        crashed=said.crashed,
+        archived=await _archived(source, header),
         other_protocol=_other_protocol(token, agent),
-        proven=token is None or _is_proven(token, tasks),
+        proven=token is None or await _is_proven(source, token),
         failures=said.failures,
         wanted=wanted,
         seen=log[-1].seq if log else 0,
     )
-    if facts.elsewhere is not None or any(task.status in ACTIVE for task in tasks):
+    if facts.elsewhere is not None or any(task.status in ACTIVE for task in unfinished):
         return facts  # what runs is half done in every other witness's eyes, too
-    dead = [task.id for task in tasks if task.status in survivors.DEAD]
     replace = msgspec.structs.replace
     facts = replace(
         facts,
         folder=await environment.look(header, said.last),
-        tools=await asyncio.to_thread(survivors.of_tasks, dead),
+        tools=await leftovers(source, session),
     )
     if token is None or agent.history is None:
         return facts
-    cut = said.last.id if said.last is not None and said.last.status in survivors.DEAD else None
+    cut = said.last.id if said.last is not None and said.last.status in environment.DEAD else None
     seen = await asyncio.to_thread(
         store_evidence.look, agent, agent.history(), place.env, place.home, token.native_id, said.shown, cut
     )
@@ -165,11 +209,49 @@ def _other_protocol(token: Token | None, agent: Agent) -> str | None:
     return spoken if spoken != agent.protocols[0] else None
 
 
-def _is_proven(token: Token, tasks: list[Task]) -> bool:
+async def _is_proven(source: Source, token: Token) -> bool:
     """Whether the agent took a prompt in the conversation; else there may be none, or it holds the prompt."""
     if token.task is None:
         return True
-    return any(task.delivery == "accepted" for task in tasks if task.id == token.task)
+    try:
+        return (await source.task(token.task)).delivery == "accepted"
+    except errors.NotFound:
+        return False
+
+
+async def _not_started(source: Source, header: Session, but: str | None) -> NotStarted | None:
+    if header.last_task in (None, but) or header.last_status != "failed":
+        return None
+    task = await source.task(str(header.last_task))
+    return None if log_evidence.touched(task) else NotStarted(task.id, task.status, task.reason)
+
+
+async def _archived(source: Source, header: Session) -> Archived | None:
+    if header.state != "archived":
+        return None
+    note = header.archive
+    holder = None if header.key is None else await source.key_holder(header.key)
+    return Archived(note.by if note else "", note.reason if note else "", header.key, holder)
+
+
+async def leftovers(source: Source, session: str) -> tuple[Process, ...]:
+    """The living processes of runs of this session that ended without success.
+
+    Asked from the process table: few processes carry a mark, and a session may have thousands of tasks.
+    """
+    if not await source.has_unsuccessful(session):
+        return ()
+    processes = await asyncio.to_thread(environment.MarkedProcesses.read)
+    dead = [task for task in processes.tasks() if await _ended_badly(source, session, task)]
+    return processes.of(dead)
+
+
+async def _ended_badly(source: Source, session: str, name: str) -> bool:
+    try:
+        task = await source.task(name)
+    except errors.NotFound:  # a task of another home
+        return False
+    return task.session == session and task.status in environment.DEAD
 
 
 def _ended(said: Record) -> Ended | None:

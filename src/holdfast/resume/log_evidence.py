@@ -17,6 +17,8 @@ from holdfast.transcripts.dedupe import KnownEvents, Wording
 # The codes of notices that a verdict rests on.
 ATTEMPT, RESUMED, OTHER = "resume_attempt", "resumed", "other_conversation"
 TRUSTED, OVERRULED = "trusted", "overruled"
+ENDED_ELSEWHERE = "ended_elsewhere"  # how the tool that a session was imported from recorded its end
+NOT_LAUNCHED = "not_launched"  # a task went back to the queue before an agent was started
 
 ELSEWHERE = ("import", "store")  # where a token was seen that no task of ours has brought
 _SHOWN = ("user", "tool_progress", "tool_summary")
@@ -32,6 +34,9 @@ class Record(msgspec.Struct, frozen=True):
     trusted: bool = False  # since it ended somebody has said that it is sound
     shown: tuple[Event, ...] = ()  # the prompts, calls and results that the agent should remember
     failures: tuple[str, ...] = ()  # of resumes of this token since one succeeded, oldest first
+    trusted_by: str | None = None
+    trusted_why: str | None = None
+    crashed: str | None = None  # what another tool recorded of a crash, if no prompt of ours came after it
 
 
 def touched(task: Task) -> bool:
@@ -42,16 +47,26 @@ def touched(task: Task) -> bool:
 
 
 def read(events: Iterable[Event], tasks: Iterable[Task], token: Token | None) -> Record:
-    """Fold a session's log; `tasks` in the order in which they were queued, without the one that asks."""
-    came = [task for task in tasks if touched(task)]
-    last = came[-1] if came else None
-    known = {task.id: task for task in came}
-    fold = _Fold(token)
+    """Fold a session's log; `tasks` in the order they were queued: only the last that was started counts."""
+    started = [task for task in tasks if touched(task)]
+    last = started[-1] if started else None
+    fold = _Fold(token, None if last is None else last.id)
     for event in events:
-        fold.step(event, known)
+        fold.step(event)
     answered = last is not None and bool((last.outcome or {}).get("answer")) and last.id not in fold.erred
     missing = last is None and token is not None and token.seen_in not in ELSEWHERE
-    return Record(last, answered, missing, fold.trusted, tuple(fold.shown), tuple(fold.failures))
+    trusted = last is not None and bool(fold.trust)
+    return Record(
+        last,
+        answered,
+        missing,
+        trusted,
+        tuple(fold.shown),
+        tuple(fold.failures),
+        trusted_by=str(fold.trust.get("by")) if trusted else None,
+        trusted_why=str(fold.trust.get("reason")) if trusted else None,
+        crashed=fold.crashed,
+    )
 
 
 def same(failure: str, other: str) -> bool:
@@ -62,8 +77,10 @@ def same(failure: str, other: str) -> bool:
 class _Fold:
     """One pass over the log."""
 
-    def __init__(self, token: Token | None):
-        self.trusted = False
+    def __init__(self, token: Token | None, last: str | None):
+        self.trust: dict[str, Any] = {}  # who vouches for the session, behind all of the last task
+        self._last = last
+        self.crashed: str | None = None
         self.erred: set[str | None] = set()  # tasks that told of an error
         self.shown: list[Event] = []
         self.failures: list[str] = []
@@ -71,12 +88,14 @@ class _Fold:
         self._trying: str | None = None  # the task whose resume is not proven yet
         self._overruled: str | None = None  # the task that was to go on whatever the verdict was
 
-    def step(self, event: Event, known: dict[str, Task]) -> None:
+    def step(self, event: Event) -> None:
         if event.replayed:
             return
+        if event.task is not None and event.task == self._last:
+            self.trust = {}
         if event.kind in _SHOWN:
-            if event.kind == "user" and event.task in known:
-                self.trusted = False
+            if event.kind == "user":
+                self.crashed = None
             self.shown.append(event)
         elif event.kind == "error":
             self.erred.add(event.task)
@@ -95,12 +114,16 @@ class _Fold:
             self._trying, self.failures = None, []
             if event.task == self._overruled:
                 self.shown = []  # what it had forgotten by then was known, and accepted
+        elif code == NOT_LAUNCHED and event.task == self._trying:
+            self._trying = None  # no agent was asked
         elif code == OTHER and event.task == self._trying:
             self._failed("the agent began another conversation instead")
         elif code == TRUSTED:
-            self.trusted, self.failures = True, []
+            self.trust, self.failures = body, []
         elif code == OVERRULED:
             self._overruled = event.task
+        elif code == ENDED_ELSEWHERE:
+            self.crashed = str(body.get("text")) if body.get("crashed") else None
 
     def _named(self, body: dict[str, Any]) -> None:
         """Before its token was seen there was nothing that the conversation could remember."""

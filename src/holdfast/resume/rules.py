@@ -2,223 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import msgspec
-
-from holdfast.model.task import ENDED
-from holdfast.resume import log_evidence
-from holdfast.resume.environment import Process
-from holdfast.resume.facts import Facts
-from holdfast.transcripts.reader import TranscriptProblem
-
-Evidence = dict[str, Any]
-Shows = Callable[[Facts], list[Evidence]]  # none: it does not apply
-
-PROBLEM = "problem"  # in a piece of evidence: the code of what is wrong, where that says more than the row
-
-# What a store's last turn may look like without anything being lost: it ended, only not well.
-HARMLESS = frozenset({"ended_in_api_error", "interrupted_on_purpose", "unknown_outcome"})
-
-# What is wrong with a store, by the row that says so: codes of `inspect`.
-STORE: dict[str, tuple[str, ...]] = {
-    "store_missing": (
-        "no_transcript",
-        "missing_store",
-        "missing",
-        "empty",
-        "no_messages",
-        "never_started",
-        "deleted_tombstone",
-        "history_wiped",
-    ),
-    "store_shrunk": ("shrunk", "rewritten"),
-    "store_torn": (
-        "torn_tail",
-        "bad_line",
-        "nul_tail",
-        "glued_lines",
-        "bad_header",
-        "store_damaged",
-        "store_unreadable",
-        "compressed",
-        "missing_blob",
-    ),
-    "store_forked": ("forked_history", "duplicate_result", "duplicate_record"),
-    "store_broken": (
-        "missing_parent",
-        "parent_cycle",
-        "ordinal_gap",
-        "orphan_result",
-        "context_forgets_step",
-        "session_id_mismatch",
-    ),
-    "store_ambiguous": ("ambiguous_store", "multiple_files"),
-    "store_unfinished": ("turn_unfinished", "no_reply", "run_still_open"),
-    "store_destroyed": ("resume_destroys_history",),
-    "dangling_call": ("dangling_call",),
-}
-
-
-# What a store lacks of what we were shown, by the kind of our record.
-LACKS = {
-    "user": "prompt_not_in_history",
-    "tool_progress": "effect_not_in_history",
-    "tool_summary": "result_not_in_history",
-}
-
-
-def when(applies: bool, **shown: Any) -> list[Evidence]:
-    """One piece of evidence, if it applies."""
-    return [shown] if applies else []
-
-
-def tasks(facts: Facts) -> list[Evidence]:
-    """Tasks that have not ended."""
-    last = facts.last
-    open_ = [] if last is None or last.status in ENDED else [last.task]
-    found = list(dict.fromkeys([*facts.waiting, *open_]))
-    return when(bool(found), tasks=found)
-
-
-def processes(found: tuple[Process, ...]) -> list[Evidence]:
-    """Processes that still run."""
-    return when(bool(found), processes=[msgspec.to_builtins(process) for process in sorted(found)])
-
-
-def last(status: str) -> Shows:
-    """The last task ended so; trust given by hand covers all but an interruption."""
-
-    def shows(facts: Facts) -> list[Evidence]:
-        last = facts.last
-        if last is None or last.status != status or (facts.trusted and status != "interrupted"):
-            return []
-        if status == "failed" and last.answered:
-            return []
-        return [{"task": last.task, "why": last.reason or "no reason was given"}]
-
-    return shows
-
-
-def problems(*codes: str) -> Shows:
-    """The store has one of these problems, or several."""
-
-    def shows(facts: Facts) -> list[Evidence]:
-        if facts.store is None or facts.store.sound:
-            return []
-        found = [problem for problem in facts.store.problems if problem.code in codes]
-        return [_shown(facts, problem) for problem in found]
-
-    return shows
-
-
-def unread(facts: Facts) -> list[Evidence]:
-    """There is a conversation here, and no store that could tell of it."""
-    looked = facts.elsewhere is None and not tasks(facts)
-    return when(facts.token is not None and facts.store is None and looked, agent=facts.agent)
-
-
-def unsound(facts: Facts) -> list[Evidence]:
-    """It has problems that no other row knows."""
-    if facts.store is None or facts.store.sound:
-        return []
-    known = {code for codes in STORE.values() for code in codes} | HARMLESS
-    others = [_shown(facts, problem) for problem in facts.store.problems if problem.code not in known]
-    silent = when(not facts.store.problems, what="its reader does not say why", path=facts.store.path)
-    return others or silent
-
-
-def too_soon(facts: Facts) -> list[Evidence]:
-    """The store says that a little later it can be loaded."""
-    for problem in facts.store.problems if facts.store is not None else []:
-        if problem.evidence.get("how") == "same_minute":
-            return [{"until": problem.evidence["until"], "what": problem.text}]
-    return []
-
-
-def destroys(facts: Facts) -> list[Evidence]:
-    """The store says that loading it would destroy it."""
-    found = problems("resume_destroys_history")(facts)
-    return [shown for shown in found if shown.get("how") != "same_minute"]
-
-
-def dangling(facts: Facts) -> list[Evidence]:
-    """Calls without a result in the store."""
-    calls = facts.store.dangling if facts.store is not None else []
-    if calls:
-        return [{"calls": calls, "names": [str(call.get("name")) for call in calls]}]
-    return [{**shown, "names": [shown["what"]]} for shown in problems("dangling_call")(facts)[:1]]
-
-
-def gap(cut: bool) -> Shows:
-    """What the agent would not remember, of the turn that was cut short or of the others.
-
-    Of a call that is not there, not its result as well.
-    """
-
-    def shows(facts: Facts) -> list[Evidence]:
-        calls = {gap.call for gap in facts.gaps if gap.kind == "tool_progress"}
-        found: dict[str, list[Any]] = {}
-        for gap in facts.gaps:
-            if gap.cut == cut and (gap.kind != "tool_summary" or gap.call not in calls):
-                found.setdefault(LACKS[gap.kind], []).append(msgspec.to_builtins(gap))
-        return [{PROBLEM: code, "missing": missing} for code, missing in found.items()]
-
-    return shows
-
-
-def gone(own: bool) -> Shows:
-    """The session's folder is gone."""
-    return lambda facts: when(not facts.folder.there and facts.folder.worktree == own, path=facts.folder.path)
-
-
-def other_branch(facts: Facts) -> list[Evidence]:
-    """The folder is on another branch."""
-    folder = facts.folder
-    then, now = folder.was_on, folder.is_on
-    return when(None not in (then, now) and then != now, path=folder.path, was=then, now=now)
-
-
-def other_folder(facts: Facts) -> list[Evidence]:
-    """The store or the caller names another folder."""
-    here = facts.folder.path
-    places = (facts.store.cwd if facts.store is not None else None, facts.wanted)
-    for there in places:
-        if here is not None and there is not None and not _is_same(here, there):
-            return [{"path": here, "other": there}]
-    return []
-
-
-def failed_twice(facts: Facts) -> list[Evidence]:
-    """Two failures are the same one."""
-    for place, failure in enumerate(facts.failures):
-        if any(log_evidence.same(failure, other) for other in facts.failures[place + 1 :]):
-            return [{"failures": list(facts.failures), "why": failure}]
-    return []
-
-
-def agreement(facts: Facts) -> list[Evidence]:
-    """What the witnesses agree on."""
-    store = facts.store
-    shown = {
-        "task": None if facts.last is None else facts.last.task,
-        "turns": None if store is None else store.turns,
-        "path": None if store is None else store.path,
-    }
-    return [shown]
-
-
-def _shown(facts: Facts, problem: TranscriptProblem) -> Evidence:
-    path = facts.store.path if facts.store is not None else None
-    return {PROBLEM: problem.code, "what": problem.text, "path": path, **problem.evidence}
-
-
-def _is_same(one: str, other: str) -> bool:
-    return one.rstrip("/") == other.rstrip("/")
-
-
-# --- The table of verdicts: each row a code, a sentence, and what shows that it applies.
+from holdfast.resume.rule_evidence import (
+    API_ERROR,
+    LACKS,
+    STOPPED,
+    STORE,
+    Shows,
+    adopted,
+    answered,
+    api_error,
+    archived,
+    dangling,
+    destroys,
+    failed_twice,
+    gap,
+    gone,
+    last,
+    not_started,
+    other_branch,
+    other_folder,
+    problems,
+    processes,
+    stopped,
+    succeeded,
+    tasks,
+    too_soon,
+    unread,
+    unsound,
+    vouched,
+    when,
+)
 
 Action = Literal["resume", "fork", "fresh", "wait"]
 
@@ -260,8 +75,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "other_host",
         "wait",
-        "the session is on another host, whose store and processes cannot be seen from here",
-        "this session is on {host}, and can only be judged there",
+        "the session is on another node, whose store and processes cannot be seen from here",
+        "this session is on node {host}, and can only be judged there",
         lambda facts: when(facts.elsewhere is not None, host=facts.elsewhere),
     ),
     Row(
@@ -309,6 +124,24 @@ ROWS: tuple[Row, ...] = (
         "the last task failed without an answer, and nobody has said since that the session can be trusted",
         "the last task, {task}, failed without an answer: {why}",
         last("failed"),
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        STOPPED,
+        "fresh",
+        "a person stopped the last turn, outside of Holdfast",
+        "the last turn was stopped by a person, outside of Holdfast: {what}",
+        stopped,
+        brief=True,
+        fork=True,
+    ),
+    Row(
+        "crashed_elsewhere",
+        "fresh",
+        "the tool that the session was imported from recorded a crash, and no task has run since",
+        "{what}, and no task has run since",
+        lambda facts: when(facts.crashed is not None, what=facts.crashed),
         brief=True,
         fork=True,
     ),
@@ -470,19 +303,71 @@ ROWS: tuple[Row, ...] = (
     ),
 )
 
-SOUND = Row(
-    "sound",
+# Where no row above applies the session is safe to resume; each of these says why, and only what is true.
+SAFE: tuple[Row, ...] = (
+    Row(
+        "sound",
+        "resume",
+        "the last task succeeded, and the log, the agent's own history and the process table agree",
+        "the last task ended well, and the log, the agent's own history and the process table agree",
+        succeeded,
+    ),
+    Row(
+        "failed_with_answer",
+        "resume",
+        "the last task failed (a refusal, max tokens), but the agent ended its turn with an answer",
+        "the last task, {task}, did not succeed: {why}. It is safe to resume: the agent ended its turn "
+        "with an answer, and no tool call is half done",
+        answered,
+    ),
+    Row(
+        "trusted",
+        "resume",
+        "the last task was cancelled or failed, and somebody has said since that the session can be trusted",
+        "the last task, {task}, ended as {status}: {why}. "
+        "It is safe to resume: {by} has said so since: {reason}",
+        vouched,
+    ),
+    Row(
+        "adopted_sound",
+        "resume",
+        "no task of Holdfast has run in this conversation, and its last turn has ended",
+        "no task of Holdfast has run in this conversation. In the agent's own history its last turn has "
+        "ended, no tool call is half done, and no process holds it",
+        adopted,
+    ),
+    Row(
+        API_ERROR,
+        "resume",
+        "the last turn ended in an error of the agent's service, outside of Holdfast",
+        "the last turn ended in an error of the agent's service: {what}. It is safe to resume: "
+        "no tool call is half done",
+        api_error,
+    ),
+    Row(
+        "last_not_started",
+        "resume",
+        "the last task failed before it reached the agent, so it changed nothing",
+        "the last task, {task}, ended as {status} before it reached the agent: {why}. "
+        "It changed nothing, so the conversation is as safe to resume as before it",
+        not_started,
+    ),
+)
+
+# Said behind all other reasons; it does not change what may be done with the conversation.
+ARCHIVED = Row(
+    "archived",
     "resume",
-    "the last task succeeded, and the log, the agent's own history and the process table agree",
-    "the last task ended well, and the log, the agent's own history and the process table agree",
-    agreement,
+    "the session is archived; the text names the commands that continue it, and the session that has its key",
+    "{what}",
+    archived,
 )
 
 # Where a piece of evidence has a code of its own, that is the code of the reason.
 _FINER = {code: row for row, codes in STORE.items() for code in codes} | dict.fromkeys(
     LACKS.values(), "memory_gap"
 )
-_BY_CODE = {row.code: row for row in (*ROWS, SOUND)}
+_BY_CODE = {row.code: row for row in (*ROWS, *SAFE, ARCHIVED)}
 
 
 def row_of(code: str) -> Row:

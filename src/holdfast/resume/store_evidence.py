@@ -16,7 +16,6 @@ from holdfast.model.event import Event
 from holdfast.resume.environment import Process
 from holdfast.resume.log_evidence import Gap, gap, leaves_out
 from holdfast.transcripts.reader import (
-    HasOwnWording,
     Inspection,
     SessionRef,
     TranscriptProblem,
@@ -51,16 +50,22 @@ def look(
 ) -> Seen:
     """Ask the store; another tool's files may hold anything, and what cannot be read is not sound.
 
-    `cut`: the last task, if it did not come to its end.
+    `cut`: the last task, if it did not come to its end. An id that the agent cannot have finds nothing.
     """
+    if not agent.is_native_id(native_id):
+        text = f"{native_id[:100]!r} is not a conversation id of {agent.title}"
+        return _nothing(agent, native_id, TranscriptProblem("bad_native_id", text))
     try:
         return _look(agent, reader, reader.root(env), home, native_id, shown, cut)
     except Exception as problem:
         log.exception("the store of %s cannot be read", agent.name)
         said = TranscriptProblem(UNREADABLE, f"its store cannot be read: {type(problem).__name__}: {problem}")
-        return Seen(
-            Inspection(agent=agent.name, native_id=native_id, path=None, sound=False, problems=[said])
-        )
+        return _nothing(agent, native_id, said)
+
+
+def _nothing(agent: Agent, native_id: str, problem: TranscriptProblem) -> Seen:
+    """A conversation of which nothing can be read."""
+    return Seen(Inspection(agent=agent.name, native_id=native_id, path=None, sound=False, problems=[problem]))
 
 
 def is_whole(store: Inspection) -> bool:
@@ -77,9 +82,11 @@ def _look(
     shown: Sequence[Event],
     cut: str | None,
 ) -> Seen:
-    from holdfast.transcripts.inspect import examine  # late: a session's first task has no past to look at
+    from holdfast.transcripts.inspect import (
+        inspect_session,
+    )  # late: a session's first task has no past to look at
 
-    found = examine(reader, root, native_id, home)
+    found = inspect_session(reader, root, native_id, home)
     problems = [problem for problem in found.problems if problem.code not in (OWNER, TOOLS)]
     owners, tools = _processes(found.problems, OWNER), _processes(found.problems, TOOLS)
     alive = len(problems) < len(found.problems)
@@ -90,7 +97,7 @@ def _look(
     store = msgspec.structs.replace(found, problems=problems, sound=sound, cwd=cwd)
     if len(places) != 1:
         return Seen(store, owners, tools)
-    said = reader.said if isinstance(reader, HasOwnWording) else None
+    said = reader.wording
     turns = store.last_complete or 0
     if cut is not None and not leaves_out(cut, shown, reader.events(places[0]), turns, said):
         cut = None

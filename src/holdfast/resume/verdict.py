@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from holdfast.resume.environment import Process
-from holdfast.resume.facts import Facts
-from holdfast.resume.rules import PROBLEM, ROWS, SOUND, Action, Evidence, Row, row_of
+from holdfast.resume.facts import Archived, Facts
+from holdfast.resume.rule_evidence import PROBLEM, Evidence
+from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, Action, Row, row_of
 
 TOO_SOON = "too_soon"
 
@@ -42,7 +43,10 @@ def judge(facts: Facts, *, fork: bool = False) -> Verdict:
         forked = fork and facts.can_fork and all(row.fork for row, _ in found)
         action = "fork" if forked else "fresh"
     ranked = sorted(found, key=lambda one: one[0].action != action)  # what decides it comes first
-    reasons = [_reason(*one) for one in ranked or [(SOUND, shown) for shown in SOUND.shows(facts)]]
+    safe = [(row, shown) for row in SAFE for shown in row.shows(facts)]
+    reasons = [_reason(*one) for one in ranked or safe]
+    can_fork = facts.can_fork and all(row.fork for row, _ in found)
+    reasons += [_archived(facts, shown, can_fork) for shown in ARCHIVED.shows(facts)]
     return Verdict(action=action, reasons=reasons, session=facts.session, token=facts.token)
 
 
@@ -60,6 +64,23 @@ def passes(verdict: Verdict) -> bool:
 def told(verdict: Verdict) -> str:
     """The reasons in one line."""
     return "; ".join(reason.text for reason in verdict.reasons)
+
+
+def way_back(session: str, archived: Archived, can_fork: bool) -> str:
+    """The commands that continue an archived session."""
+    key = f" and takes the key {archived.key} back from session {archived.holder}" if archived.holder else ""
+    ways = [f"`holdfast resume {session} --anyway` brings it back{key}"]
+    if can_fork:
+        ways.append(f"`holdfast resume {session} --fork` continues in a copy of its conversation")
+    return "; ".join(ways)
+
+
+def _archived(facts: Facts, evidence: Evidence, can_fork: bool) -> Reason:
+    assert facts.archived is not None
+    note = facts.archived
+    why = f" by {note.by}: {note.reason}" if note.reason else f" by {note.by}" if note.by else ""
+    text = f"it is archived{why}. A plain resume is refused; {way_back(facts.session, note, can_fork)}"
+    return Reason(ARCHIVED.code, text, evidence)
 
 
 def _reason(row: Row, evidence: Evidence) -> Reason:

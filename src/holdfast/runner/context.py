@@ -8,7 +8,9 @@ from typing import NamedTuple
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.task import Owner
+from holdfast.node import Node
 from holdfast.settings import Settings
+from holdfast.shortage import Shortages
 from holdfast.spool.watch import Watch
 from holdfast.store.types import Store
 
@@ -25,7 +27,9 @@ class Context(NamedTuple):
     settings: Settings
     watch: Watch
     owner: Owner
+    node: Node
     env: Mapping[str, str]  # of the user; agents get what is kept of it
+    shortages: Shortages
     overhear: Overhear | None = None  # told of what is being said; the log never depends on it
 
 

@@ -13,7 +13,7 @@ from holdfast.errors import IllegalChange, NotFound, StaleGeneration
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.model.permissions import unanswered
-from holdfast.model.task import ACTIVE, ENDED, Task
+from holdfast.model.task import ACTIVE, ENDED, PENDING, Task
 from holdfast.runner import processes
 from holdfast.runner.processes import Family
 from holdfast.runner.recorder import Journal
@@ -179,7 +179,7 @@ async def steering_cancel(store: Store, name: str, by: str, *, twice: bool = Fal
     `twice`: without waiting for the agent to stop by itself.
     """
     task = await store.task(await store.resolve_task(name))
-    if task.status == "queued":
+    if task.status in PENDING:
         try:
             return await store.set_status(task.id, "cancelled", reason=f"by {by}")
         except (StaleGeneration, IllegalChange):  # it has begun since, and may have ended

@@ -12,20 +12,23 @@ from holdfast import errors, ids, timestamps
 from holdfast.agents.base import Agent
 from holdfast.agents.discovery import find, traps, version
 from holdfast.agents.driver import Policy
-from holdfast.git import worktree
+from holdfast.git import unfinished, worktree
 from holdfast.model.changes import Create
+from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import verdict
-from holdfast.resume.facts import Facts
-from holdfast.resume.log_evidence import touched
+from holdfast.resume.facts import Archived, Facts
+from holdfast.resume.rules import row_of
 from holdfast.resume.verdict import Verdict, judge
 from holdfast.runner import launch as beginning
 from holdfast.runner import replacement, sessions
 from holdfast.runner import sessions as judging
 from holdfast.runner.context import Context, header
+from holdfast.runner.waiting import LEFTOVERS
 from holdfast.runner.worker import WORKER
-from holdfast.store.types import Dispatch
+from holdfast.settings import Leftovers
+from holdfast.store.types import Dispatch, SessionReplacement
 from holdfast.store.writes import same
 
 How = Literal["resume", "fork", "fresh", "anyway"]
@@ -43,10 +46,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="pro
     how: How | None = None  # how to go on with that session; None: as for a key, but in no other session
     fork: bool = False  # a copy is preferred to a new conversation, where the verdict allows both
     queue: bool = False  # behind what runs there; else that refuses it
+    may_move: bool = False  # although a session is named, a fresh one may take its place
     brief: bool = True  # tell a fresh run of the one that was cut short
     worktree: bool = False
     permissions: Policy | None = None
     time_limit_s: float | None = None
+    leftovers: Leftovers | None = None  # the policy for leftover processes, if not the configured one
     task: str | None = None  # the id its task is to have: the same wish sent twice is one task
     source: dict[str, Any] = {}  # where it comes from, kept with the task
 
@@ -55,6 +60,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="ag
     """That interrupted tasks be run once more, each by its verdict."""
 
     key: str | None = None  # only of this thread
+    wait: bool = False  # where a session must wait, queue it: it runs when the session becomes free
 
 
 # --- From what a person wants done to a queued task; all that can be refused is refused here.
@@ -95,11 +101,8 @@ async def _existing(context: Context, wish: Wish) -> Session | None:
     """The session that is meant, if there is one."""
     if wish.session is not None:
         session = await context.store.session(await context.store.resolve(wish.session))
-        if session.state != "live":
-            raise errors.IllegalChange(
-                f"session {session.id} is {session.state}",
-                hint="`holdfast unarchive` or `restore` brings it back",
-            )
+        if session.state != "live" and not (session.state == "archived" and wish.how in ("fork", "anyway")):
+            raise await _put_away(context, session)
     elif wish.key is not None:
         live = (await context.store.sessions(state="live", key=wish.key, empty=True, limit=1)).sessions
         if not live:
@@ -111,6 +114,22 @@ async def _existing(context: Context, wish: Wish) -> Session | None:
         raise errors.BadInput(f"session {session.id} is one of {session.agent}, not of {wish.agent}")
     check_agent(context, session.agent)
     return session
+
+
+async def _put_away(context: Context, session: Session) -> errors.IllegalChange:
+    """The refusal of a session that is not live, with the commands that continue it."""
+    if session.state == "deleted":
+        return errors.IllegalChange(
+            f"session {session.id} is deleted", hint=f"`holdfast restore {session.id}` brings it back"
+        )
+    note = session.archive
+    holder = None if session.key is None else await context.store.key_holder(session.key)
+    away = Archived(note.by if note else "", note.reason if note else "", session.key, holder)
+    can_fork = context.registry.get(session.agent).forks is not None
+    why = f": {note.reason}" if note and note.reason else ""
+    return errors.IllegalChange(
+        f"session {session.id} is archived{why}", hint=verdict.way_back(session.id, away, can_fork)
+    )
 
 
 class _Dispatcher:
@@ -132,7 +151,12 @@ class _Dispatcher:
         facts = await judging.facts(self._context, self._session, wanted=wanted)
         found = judge(facts, fork=wish.how == "fork" or wish.fork)
         if wish.how in ("resume", "fork", "anyway") and facts.token is None:
-            raise errors.NoToken(f"session {self._session.id} has no token to resume with")
+            raise errors.NoToken(
+                f"session {self._session.id} has no token to resume with",
+                hint=f"`holdfast resume {self._session.id} --fresh` starts a new conversation"
+                if facts.archived is None
+                else f"`holdfast unarchive {self._session.id}` brings it back",
+            )
         if facts.waiting:
             behind = wish.queue or wish.session is not None
             if wish.how is not None:  # who wants it forked, fresh or anyway means the present state
@@ -159,7 +183,7 @@ class _Dispatcher:
                 if wish.queue or verdict.passes(found):
                     return await self._queue(seen=facts.seen)
                 raise self._running(verdict.told(found), found)
-            case _ if wish.session is not None:
+            case _ if wish.session is not None and not wish.may_move:
                 raise beginning.unsafe(found)
             case "fork":
                 return await self._fork(facts, found)
@@ -169,7 +193,10 @@ class _Dispatcher:
         self, *, queue: bool = False, seen: int | None = None, events: tuple[Any, ...] = (), **options: Any
     ) -> Task:
         """In the session itself; how it begins is judged once more when its turn comes."""
-        insists = {beginning.INSISTS: True} if self._wish.session is not None else {}
+        if not self._context.node.owns(self._session.host):
+            events = (*events, self._waits_elsewhere())
+        named = self._wish.session is not None and not self._wish.may_move
+        insists = {beginning.INSISTS: True} if named else {}
         return await self._context.store.dispatch(
             Dispatch(
                 self._session.id,
@@ -183,17 +210,51 @@ class _Dispatcher:
             )
         )
 
+    def _waits_elsewhere(self) -> NewEvent:
+        """Why a prompt for a session of another node does not start here."""
+        host = self._session.host
+        if self._context.node.private:
+            raise errors.IllegalChange(
+                f"session {self._session.id} is on {host}, and can only be run there",
+                hint="begin anew here with another key",
+            )
+        text = f"waiting for node {host}, where this session is; it starts when a hub runs there"
+        return NewEvent("notice", {"text": text, "code": "other_host", "node": host})
+
     async def _still_untold(self) -> dict[str, Any]:
-        """The brief that a run was to get which never came to its agent is for the next one."""
-        tasks = await self._context.store.tasks(session=self._session.id)
-        owed = any(task.options.get(beginning.BRIEF) for task in tasks)
+        """The brief of a run that never reached its agent is for the next one; the first task carries it."""
+        first = await self._context.store.first_task(self._session.id)
+        owed = first is not None and first.options.get(beginning.BRIEF)
         return {beginning.BRIEF: True} if owed and self._wish.brief else {}
 
     async def _anyway(self, facts: Facts, found: Verdict) -> Task:
         agent = self._context.registry.get(self._session.agent)
         known = await asyncio.to_thread(known_traps, self._context, agent)
         overruled = (judging.overruling(found, self._by, known),) if found.action != "resume" else ()
+        if facts.archived is not None:
+            return await self._take_back(facts, facts.archived, overruled)
         return await self._queue(seen=facts.seen, events=overruled, begin="anyway")
+
+    async def _take_back(self, facts: Facts, archived: Archived, events: tuple[NewEvent, ...]) -> Task:
+        """Bring an archived session back, with its key; the session that has the key is archived."""
+        replaces = None
+        if archived.holder is not None:
+            reason = f"{self._by} took the key {archived.key} back for session {self._session.id}"
+            replaces = SessionReplacement(archived.holder, self._by, header(reason, replacement.REASON))
+            events = (*events, judging.key_taken_back(self._by, str(archived.key), archived.holder))
+        return await self._context.store.dispatch(
+            Dispatch(
+                self._session.id,
+                self._wish.prompt,
+                {**self._options(), beginning.INSISTS: True, beginning.BEGIN: "anyway"},
+                self._retry_of,
+                replaces=replaces,
+                seen=facts.seen,
+                events=events,
+                task=self._wish.task,
+                unarchive_by=self._by,
+            )
+        )
 
     async def _fresh(self, facts: Facts, found: Verdict) -> Task:
         told = {beginning.BRIEF: self._wish.brief and verdict.wants_brief(found)}
@@ -245,7 +306,7 @@ class _Dispatcher:
         return await self._context.store.dispatch(dispatched._replace(task=self._wish.task))
 
     def _options(self) -> dict[str, Any]:
-        here = self._session.host in (None, self._context.owner.host)
+        here = self._context.node.owns(self._session.host)
         return options(self._context, self._wish, here=here)
 
     def _running(self, text: str, found: Verdict) -> errors.SessionRunning:
@@ -266,6 +327,8 @@ def options(context: Context, wish: Wish, *, here: bool = True) -> dict[str, Any
         found["permissions"] = wish.permissions
     if wish.time_limit_s is not None:
         found["time_limit_s"] = wish.time_limit_s
+    if wish.leftovers is not None:
+        found[LEFTOVERS] = wish.leftovers
     if not wish.brief:
         found[beginning.BRIEF] = False
     if wish.source:
@@ -301,6 +364,8 @@ async def _queued(context: Context, wanted: Dispatch, made: Worktree | None) -> 
         raise
     if made is not None and task.session != wanted.session:  # the same wish was heard twice at once
         await worktree.remove(made)
+    elif made is not None:
+        unfinished.forget(made)
     return task
 
 
@@ -331,44 +396,41 @@ def check_agent(context: Context, name: str) -> str:
 
 
 async def again(context: Context, wish: Again, by: str) -> dict[str, Any]:
-    """Put them back in the queue; what was queued, and what was not and why."""
+    """Queue each interrupted task that can still be run again; what was queued, what was not and why."""
     queued, skipped = [], []
-    for task in await context.store.tasks(status="interrupted"):
+    for task in await context.store.redispatchable_tasks(wish.key or ""):
         session = await context.store.session(task.session)
-        if wish.key is not None and session.key != wish.key:
-            continue
         try:
-            await _check(context, task, session)
-            made = await dispatch(context, _wish(task, session), by=by, retry_of=task.id)
+            waits_for = await _check(context, session, wish)
+            made = await dispatch(context, _wish(task, session, wish), by=by, retry_of=task.id)
         except errors.HoldfastError as problem:
             skipped.append({"task": task.id, "session": session.id, **problem.as_json()})
             continue
-        queued.append({"of": task.id, "task": made.id, "session": made.session})
+        queued.append({"of": task.id, "task": made.id, "session": made.session, "waits_for": waits_for})
     return {"redispatched": queued, "skipped": skipped}
 
 
-async def _check(context: Context, task: Task, session: Session) -> None:
-    """Refuse one whose thread has gone on without it."""
-    if session.state != "live":
-        raise errors.IllegalChange(f"session {session.id} is {session.state}; its thread has gone on")
-    later = [other.id for other in await context.store.tasks(session=session.id) if touched(other)]
-    if later[-1:] != [task.id]:
-        raise errors.IllegalChange(f"session {session.id} has gone on with task {later[-1]}")
+async def _check(context: Context, session: Session, wish: Again) -> str | None:
+    """What the retry has to wait for, if anything; refused unless the caller asks to wait."""
+    if not context.node.owns(session.host):
+        raise errors.IllegalChange(f"session {session.id} is on node {session.host}")
     found = verdict.judge(await sessions.facts(context, session))
-    if found.action == "wait":
-        raise errors.SessionRunning(verdict.told(found), session=session.id)
-    if session.host not in (None, context.owner.host):
-        raise errors.IllegalChange(f"session {session.id} is on {session.host}")
+    if found.action != "wait":
+        return None
+    if not wish.wait:
+        hint = "with --wait it runs when the session becomes free"
+        raise errors.SessionRunning(verdict.told(found), hint=hint, session=session.id)
+    return "; ".join(r.text for r in found.reasons if row_of(r.code).action == "wait")
 
 
-def _wish(task: Task, session: Session) -> Wish:
-    """The same prompt for the same thread; a session without a key is named by its id, and begun anew."""
-    keyed = session.key is not None
+def _wish(task: Task, session: Session, wish: Again) -> Wish:
+    """The same prompt for the same thread; a session without a key is named by its id."""
     return Wish(
         prompt=task.prompt,
         key=session.key,
-        session=None if keyed else session.id,
-        how=None if keyed else "fresh",
+        session=session.id if session.key is None else None,
+        may_move=True,
+        queue=wish.wait,
         permissions=task.options.get("permissions"),
         time_limit_s=task.options.get("time_limit_s"),
     )

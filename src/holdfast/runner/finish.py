@@ -18,7 +18,9 @@ from holdfast.model.changes import Deliver, SetStatus
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Status, Task
+from holdfast.node import Node
 from holdfast.process.table import Process
+from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import replay
 from holdfast.runner.context import Context, header
 from holdfast.runner.processes import shown
@@ -29,6 +31,8 @@ from holdfast.store.types import Store
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import KnownEvents
 
+MAX_STARTS = 2  # launches of one prompt whose agent fails to start for a passing reason
+NO_ROOM = "the agent's process could not be started"
 MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took it
 
 
@@ -39,7 +43,9 @@ class Facts(NamedTuple):
     exit: int | None  # as the shim recorded it; None: nobody saw its end
     accepted: bool  # the agent had taken the prompt
     tries: int = 1  # launches so far, this one included
+    started: bool = True  # the agent's process was; else the shim could not start it
     cancelled_by: str | None = None
+    passing: bool = False  # it failed as this agent does when it cannot start for a passing reason
 
 
 class Ending(NamedTuple):
@@ -56,12 +62,16 @@ def ending(facts: Facts) -> Ending:
         return Ending("succeeded")
     if facts.cancelled_by is not None:
         return Ending("cancelled", f"by {facts.cancelled_by}")
+    if facts.passing and not facts.accepted and facts.tries < MAX_STARTS:
+        return Ending("queued", "the agent could not start for a passing reason")
     if final is not None:
         if final.cancelled:
             return Ending("cancelled", final.reason or "the agent says that it was stopped")
         return Ending("failed", final.reason or "the agent gave no reason")
     if facts.accepted:
         return Ending("interrupted", f"the agent {_gone(facts.exit)} without a final answer")
+    if not facts.started:  # the machine had no room for it: that says nothing about the agent
+        return Ending("queued", NO_ROOM)
     if _by_itself(facts.exit):
         return Ending("failed", f"the agent {_gone(facts.exit)} before it took the prompt")
     if facts.tries >= MAX_TRIES:
@@ -106,7 +116,7 @@ async def ask(
     """
     if native_id is None or agent.history is None:
         return Told(list(rest))
-    known = await importer.past_of(context.store, task.session, agent.history())
+    known = await importer.load_known_events(context.store, task.session, agent.history())
     for entry in rest:
         if isinstance(entry, NewEvent) and not _is_interrupted(entry):
             known.add(entry)
@@ -128,7 +138,7 @@ async def _ask(
     events = await asyncio.to_thread(lambda: list(islice(known.missing(reader.events(place)), MANY + 1)))
     entries = merge(rest, events[:MANY])
     if any(isinstance(entry, NewEvent) and entry.replayed for entry in entries):
-        entries.append(importer.border(place))
+        entries.append(importer.replay_marker(place))
     took = any(
         event.kind == "user" and task.prompt.strip() in str(event.body.get("text")) for event in events
     )
@@ -157,15 +167,18 @@ def _is_interrupted(event: NewEvent) -> bool:
 
 # --- The end of a task whose agent is gone: what it left, its status and its outcome, in one commit.
 
+GIVEN_BACK = "given_back"  # a launch whose agent never took the prompt
 REASON = 1000  # characters of an agent's words in a task's reason; all of them are in its error
+ANSWER_KEPT = 100_000  # characters of the last answer in the outcome
 STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
 
 
 class Settling:
     """Ends one task."""
 
-    def __init__(self, task: Task, job: AgentJob, spool: Spool, journal: Journal):
+    def __init__(self, task: Task, agent: Agent, job: AgentJob, spool: Spool, journal: Journal):
         self._task = task
+        self._agent = agent
         self._job = job
         self._spool = spool
         self._journal = journal
@@ -187,11 +200,15 @@ class Settling:
             accepted=seen or told.took_prompt,
             tries=1 + task_dir.retired(self._spool),
             cancelled_by=cancelled_by,
+            passing=self._agent.is_start_failure(self._last_words()),
+            started=self._spool.is_agent_recorded(),
         )
         decided = ending(facts)
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
-            await self._journal.commit([_notice("given_back", text), _become(decided)], last=True)
+            code = GIVEN_BACK if facts.started else NOT_LAUNCHED
+            given_back = _notice(code, text, generation=self._task.generation)
+            await self._journal.commit([given_back, _become(decided)], last=True)
             return
         entries = [*told.entries]
         if told.took_prompt and not seen:
@@ -209,6 +226,11 @@ class Settling:
         await self._journal.commit([*entries, _become(decided, outcome)])
         await asyncio.to_thread(archive.compress, self._spool)
 
+    def _last_words(self) -> str:
+        """What the agent said of its end."""
+        final = self._journal.driver.final
+        return f"{self._spool.stderr_tail(STDERR_SHOWN)}\n{final.reason if final is not None else ''}"
+
     def _outcome(self, facts: Facts, decided: Ending, survivors: Sequence[Process]) -> dict[str, Any]:
         driver = self._journal.driver
         outcome: dict[str, Any] = {"exit": facts.exit, "native_id": driver.native_id or self._job.native_id}
@@ -216,7 +238,10 @@ class Settling:
             outcome["resumed"] = driver.native_id == self._job.native_id
         if facts.final is not None:
             outcome["usage"] = facts.final.usage
-            outcome["answer"] = facts.final.answer
+            answer = facts.final.answer
+            outcome["answer"] = answer if answer is None else answer[:ANSWER_KEPT]
+            if answer is not None and len(answer) > ANSWER_KEPT:
+                outcome["answer_cut"] = True  # all of it is in the log
         if self._journal.links:
             outcome["links"] = self._journal.links
         if survivors:
@@ -254,10 +279,11 @@ CODE = "last_unrecorded"  # as the verdict calls it
 TEXT = "the task that brought this session's token is not recorded; its next dispatch begins anew"
 
 
-async def settle(store: Store, host: str) -> list[dict[str, Any]]:
-    """Say it in the log of each, once; what was said, as a start reports it."""
-    told = []
-    for session in await store.unrecorded(host, CODE):
-        await store.commit(Commit(session, [NewEvent("notice", {"text": TEXT, "code": CODE})]))
-        told.append({"task": None, "session": session, "status": "missing", "reason": TEXT})
-    return told
+async def settle(store: Store, node: Node) -> list[dict[str, Any]]:
+    """Add a notice to the log of each session of this node, once; what a start reports."""
+    settled = []
+    for name in sorted(node.names):
+        for session in await store.unrecorded(name, CODE):
+            await store.commit(Commit(session, [NewEvent("notice", {"text": TEXT, "code": CODE})]))
+            settled.append({"task": None, "session": session, "status": "missing", "reason": TEXT})
+    return settled

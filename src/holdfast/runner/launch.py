@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,8 +17,9 @@ from holdfast.agents.base import Agent, AgentLaunch
 from holdfast.agents.discovery import find
 from holdfast.agents.driver import AgentJob
 from holdfast.git import worktree
-from holdfast.model.commit import Commit
-from holdfast.model.event import NewEvent
+from holdfast.model.changes import SetStatus
+from holdfast.model.commit import Commit, Entry
+from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Session
 from holdfast.model.task import Task
 from holdfast.model.token import current
@@ -24,12 +27,11 @@ from holdfast.process.table import MARK
 from holdfast.resume import brief, verdict
 from holdfast.resume import brief as story
 from holdfast.resume import environment as survivors
-from holdfast.resume.log_evidence import touched
+from holdfast.resume.environment import Process
+from holdfast.resume.facts import Facts, leftovers
 from holdfast.resume.verdict import Verdict
-from holdfast.runner import replacement, sessions
+from holdfast.runner import processes, replacement, sessions, waiting
 from holdfast.runner.context import Context
-from holdfast.runner.control import requests
-from holdfast.runner.finish import refusal
 from holdfast.spool import task_dir
 from holdfast.spool.task_dir import Spool
 from holdfast.store.types import Store
@@ -37,9 +39,10 @@ from holdfast.store.types import Store
 # In a task's options: how its conversation is to begin, and whether it may be moved to a fresh session.
 BEGIN, INSISTS, BRIEF, FORK = "begin", "insists", "brief", "fork"
 
-LOOK_S, MOST_S = 0.5, 5.0  # between looks at what a task has to wait for: at first, and in the end
-WAITING = "waiting"
+WAITING, IGNORED = "waiting", "leftovers_ignored"  # codes of notices
+BY_POLICY = "policy"  # who ends leftover processes when the time for them is over
 CHAIN = 5  # sessions back whose prompts a brief names
+PAGE, TAIL = 500, 5000  # events of a log that are read at once for a brief, and in all
 
 
 class Fork(NamedTuple):
@@ -57,32 +60,106 @@ def fork_of(task: Task) -> Fork | None:
     return Fork(str(told["of"]), told.get("at"))
 
 
-async def may_begin(context: Context, task: Task, session: Session) -> bool:
-    """Whether a claimed task may be launched where it is; else it has ended, or goes on in a fresh session.
+async def may_start(context: Context, task: Task, session: Session) -> bool:
+    """Whether a task is safe to launch in its session now."""
+    facts = await _facts(context, task, session)
+    return facts is None or _is_safe(facts, verdict.judge(facts))
 
-    Waits for as long as something must be waited for. A caller who insists on the session is refused.
+
+async def judge_pending(context: Context, task: Task, session: Session) -> Judged:
+    """Judge a task before it is claimed: clear it, let it wait, move it to a fresh session, or end it.
+
+    A caller who insists on the session is refused where a fresh one would be needed.
     """
-    if task.options.get(BEGIN) in ("anyway", FORK) or not await _has_past(context, task, session):
-        return True
-    pause = 0.0
-    while True:
-        facts = await sessions.facts(context, session, but=task.id)
+    facts = await _facts(context, task, session)
+    if facts is None:
+        return Judged(session.events)
+    found = verdict.judge(facts)
+    if not _is_safe(facts, found) and found.action == "wait":
+        step, facts = await _wait_or_act(context, task, facts, found)
+        if step is not None:
+            await _let_wait(context, task, step)
+            return Judged(step=step, processes=frozenset((*facts.owners, *facts.tools)))
         found = verdict.judge(facts)
-        if not facts.begun or found.action == "resume":
-            return True
-        if found.action != "wait":
-            break
-        if by := requests(await context.store.task_events(task.id, ("permission", "notice"))).cancels:
-            await context.store.commit(refusal(task, "cancelled", f"by {by[0]}", [], {}))
-            return False
-        if not pause:
-            await _note(context, task, found)
-        pause = min(pause + LOOK_S, MOST_S)
-        await asyncio.sleep(pause)
+    if _is_safe(facts, found):
+        return Judged(facts.seen)
+    if found.action == "wait":  # something else has begun meanwhile
+        return Judged()
     if task.options.get(INSISTS):
         raise unsafe(found)
     await _move(context, task, session, found)
-    return False
+    return Judged()
+
+
+class Judged(NamedTuple):
+    """What became of a task that was judged: it may start, it waits, or neither and it is done with here."""
+
+    seen: int | None = None  # records of the log that it may start after
+    step: waiting.Step | None = None
+    processes: frozenset[Process] = frozenset()  # that it waits for
+
+
+async def _facts(context: Context, task: Task, session: Session) -> Facts | None:
+    """What a judgement rests on; None where there is nothing to judge."""
+    if task.options.get(BEGIN) in ("anyway", FORK) or not await _has_past(context, task, session):
+        return None
+    return await sessions.facts(context, session, but=task.id)
+
+
+def _is_safe(facts: Facts, found: Verdict) -> bool:
+    return not facts.begun or found.action == "resume"
+
+
+async def _wait_or_act(
+    context: Context, task: Task, facts: Facts, found: Verdict
+) -> tuple[waiting.Step | None, Facts]:
+    """The wait that is due, or None and the facts after the policy has removed the reason for it."""
+    owners = await _leftovers_of(context, task.session, facts)
+    step = waiting.step(found, task, waiting.policy_of(task, context.settings), time.time(), owners)
+    if step.do == "ignore":
+        text = f"it starts beside leftover processes, by policy: {step.waiting_for.text}"
+        await _notice(context, task, text, IGNORED)
+        return None, msgspec.structs.replace(facts, tools=(), seen=facts.seen + 1)
+    if step.do != "end":
+        return step, facts
+    for one in owners:
+        with suppress(errors.IllegalChange):  # they have just ended by themselves
+            await processes.end(context.store, await context.store.task(one), BY_POLICY)
+    facts = await sessions.facts(context, await context.store.session(task.session), but=task.id)
+    again = verdict.judge(facts)
+    if again.action != "wait":
+        return None, facts
+    asks = waiting.policy_of(task, context.settings)._replace(leftovers="wait")  # they cannot be ended
+    return waiting.step(again, task, asks, time.time()), facts
+
+
+async def _leftovers_of(context: Context, session: str, facts: Facts) -> list[str]:
+    """The dead tasks of the session that left processes behind."""
+    found = []
+    for name in await asyncio.to_thread(survivors.tasks_of, facts.tools):
+        with suppress(errors.NotFound):  # of another home
+            if (await context.store.task(name)).session == session:
+                found.append(name)
+    return found
+
+
+async def _let_wait(context: Context, task: Task, step: waiting.Step) -> None:
+    """Record it, once for each thing that is waited for; a time limit that is over cancels the task."""
+    if step.do == "cancel":
+        limit = waiting.policy_of(task, context.settings).time_limit_s
+        change = SetStatus(status="cancelled", reason=f"by its time limit of {limit:g} s, waiting")
+        await context.store.commit(Commit(task.session, [change], task=task.id))
+        return
+    entries: list[Entry] = []
+    if task.waiting_for is None or task.waiting_for.text != step.waiting_for.text:
+        text = f"it waits: {step.waiting_for.text}"
+        entries.append(NewEvent("notice", {"text": text, "code": WAITING, "cause": step.waiting_for.cause}))
+    await context.store.commit(Commit(task.session, [*entries, step.change()], task=task.id))
+
+
+async def _notice(context: Context, task: Task, text: str, code: str) -> None:
+    event = NewEvent("notice", {"text": text, "code": code})
+    await context.store.commit(Commit(task.session, [event], task=task.id))
 
 
 def unsafe(found: Verdict) -> errors.ResumeUnsafe:
@@ -94,54 +171,100 @@ def unsafe(found: Verdict) -> errors.ResumeUnsafe:
 
 
 async def with_brief(context: Context, task: Task, session: Session, cwd: str) -> str:
-    """The prompt, with a brief at its head where the session goes on from one that was cut short."""
+    """The prompt, with a brief at its head where the session continues one that was cut short."""
     if not task.options.get(BRIEF) or session.link is None:
         return task.prompt
-    store = context.store
-    tasks = await store.tasks(session=session.link.session)
-    came = [one for one in tasks if touched(one)]
-    if not came:
-        return task.prompt
-    last = came[-1]
-    events = await store.task_events(
-        last.id, ("user", "assistant", "tool_progress", "tool_summary", "permission")
-    )
-    dead = [one.id for one in tasks if one.status in survivors.DEAD]
-    told = story.tell(
+    old = await context.store.session(session.link.session)
+    told = await _story(context.store, task, old, cwd)
+    return task.prompt if told is None else brief.headed(brief.brief(told), task.prompt)
+
+
+async def _story(store: Store, task: Task, old: Session, cwd: str) -> story.Story | None:
+    """What a session did last: a turn of another program that was replayed into its log, or its last task."""
+    running, changes = await leftovers(store, old.id), await worktree.changes(cwd)
+    tail = await _tail(store, old)
+    why = await _not_resumed(store, task)
+    if replayed := story.tell_replayed(old.id, tail, why, running=running, folder=cwd, changes=changes):
+        return replayed
+    last = next(iter(await store.started_tasks(old.id)), None)
+    if last is None:
+        return None
+    kinds = ("user", "assistant", "tool_progress", "tool_summary", "permission")
+    earlier = await _asked_before(store, old.id)
+    return story.tell(
         last,
-        [*await _asked_before(store, session.link.session), *[one.prompt for one in came[:-1]]],
-        events,
-        running=await asyncio.to_thread(survivors.of_tasks, dead),
+        earlier.named(),
+        await store.task_events(last.id, kinds),
+        left_out=earlier.count - len(earlier.named()),
+        running=running,
         folder=cwd,
-        changes=await worktree.changes(cwd),
+        changes=changes,
     )
-    return brief.headed(brief.brief(told), task.prompt)
 
 
-async def _asked_before(store: Store, session: str) -> list[str]:
-    """What was asked in the sessions that this one goes on from: the task itself may be named only there."""
-    asked: list[str] = []
-    for _ in range(CHAIN):
+async def _tail(store: Store, session: Session) -> list[Event]:
+    """The end of a log, back to its last prompts; bounded, however long the log is."""
+    events: list[Event] = []
+    end = session.events
+    while end > 0 and len(events) < TAIL and _prompts_in(events) <= story.NAMED:
+        start = max(end - PAGE, 0)
+        events = await _between(store, session.id, start, end) + events
+        end = start
+    return events
+
+
+async def _between(store: Store, session: str, start: int, end: int) -> list[Event]:
+    """The events after `start` up to `end`; a page may be shorter than what was asked for."""
+    events: list[Event] = []
+    while start < end and (page := await store.events(session, start, end - start)):
+        events += page
+        start = page[-1].seq
+    return events
+
+
+def _prompts_in(events: list[Event]) -> int:
+    return sum(1 for event in events if event.kind == "user")
+
+
+async def _not_resumed(store: Store, task: Task) -> str | None:
+    """Why the session before was not resumed, as the log of this one says."""
+    for event in await store.task_events(task.id, ("notice",)):
+        if event.body.get("code") == sessions.NOT_RESUMED:
+            return "; ".join(str(reason["text"]) for reason in event.body.get("reasons", []))
+    return None
+
+
+async def _asked_before(store: Store, session: str) -> story.EarlierPrompts:
+    """The prompts before the last one, in this session and in those that it continues.
+
+    The task itself may be named only in the first of them.
+    """
+    found = story.EarlierPrompts()
+    for number in range(1 + CHAIN):
+        found = found.after(await _prompts(store, session, leave_out=1 if number == 0 else 0))
         link = (await store.session(session)).link
         if link is None:
             break
         session = link.session
-        asked = [task.prompt for task in await store.tasks(session=session) if touched(task)] + asked
-    return asked
+    return found
+
+
+async def _prompts(store: Store, session: str, *, leave_out: int) -> story.EarlierPrompts:
+    """The prompts of a session that reached its agent, without the last `leave_out` of them."""
+    count = await store.started_count(session) - leave_out
+    if count <= 0:
+        return story.EarlierPrompts()
+    latest = await store.started_tasks(session, limit=story.NAMED + leave_out)
+    first = await store.first_started_task(session)
+    assert first is not None  # counted above, and no task is ever deleted
+    last = [task.prompt for task in reversed(latest[leave_out:])]
+    return story.EarlierPrompts(first.prompt, tuple(last), count)
 
 
 async def _has_past(context: Context, task: Task, session: Session) -> bool:
     """Whether there is anything to judge; the first task of a session pays for no look around."""
-    if await context.store.tokens(session.id):
-        return True
-    return any(other.id != task.id for other in await context.store.tasks(session=session.id))
-
-
-async def _note(context: Context, task: Task, found: Verdict) -> None:
-    said: dict[str, Any] = {"text": f"it waits: {verdict.told(found)}", "code": WAITING}
-    said["reasons"] = sessions.reasons(found)
-    event = NewEvent("notice", said)
-    await context.store.commit(Commit(task.session, [event], task=task.id, generation=task.generation))
+    first = await context.store.first_task(session.id)
+    return bool(await context.store.tokens(session.id)) or (first is not None and first.id != task.id)
 
 
 async def _move(context: Context, task: Task, session: Session, found: Verdict) -> None:
@@ -250,6 +373,9 @@ async def plan(context: Context, task: Task, session: Session) -> Plan:
     cwd = await folder(session)
     native_id, resume = await _conversation(context, task, session, agent)
     fork = fork_of(task)
+    for id in (native_id, None if fork is None else fork.of):
+        if id is not None:
+            agent.check_native_id(id)
     job = AgentJob(
         agent=agent.name,
         session=session.id,

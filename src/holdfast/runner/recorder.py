@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 from typing import Literal
 
@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import errors, timestamps
 from holdfast.agents.driver import Driver, DriverOutput
-from holdfast.model.changes import Change, Deliver
+from holdfast.model.changes import Change, Deliver, SeeToken
 from holdfast.model.commit import Commit, Entry, prepare
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, Task
@@ -108,6 +108,7 @@ def _shape(host: str, path: list[str]) -> tuple[Forge, list[str], str, str] | No
 log = logging.getLogger(__name__)
 
 RETRY_S = (0.1, 0.5, 2.0)  # between tries of a store that does not take a commit just now
+MAX_LINKS = 1000  # pull requests that one task is noted for
 MANY = 1000  # entries of one commit; an agent may print a million lines that are not JSON
 
 # The store will take it later; until then the spool keeps everything.
@@ -118,9 +119,16 @@ class Journal:
     """One task's way into the log."""
 
     def __init__(
-        self, store: Store, task: Task, driver: Driver, outbox: Outbox | None, past: Sequence[Event]
+        self,
+        store: Store,
+        task: Task,
+        driver: Driver,
+        outbox: Outbox | None,
+        past: Sequence[Event],
+        is_native_id: Callable[[str], bool] = bool,
     ):
         """`past`: the tool_progress records of this task that are in the log."""
+        self._is_native_id = is_native_id
         self.task = task
         self.driver = driver
         self.links: list[str] = []
@@ -135,7 +143,7 @@ class Journal:
 
     def open(self) -> None:
         """Send what comes before anything is heard; after a restart, what of it was not sent yet."""
-        self._send(self.driver.open().sends)
+        self._send(self.driver.start_messages().sends)
 
     async def hear(self, lines: Sequence[Line], at: str) -> None:
         """Take lines, commit what they bring with the new offset, then send what follows from them."""
@@ -173,7 +181,7 @@ class Journal:
 
     def rest(self) -> list[Entry]:
         """What follows from the end of stdout."""
-        out = self.driver.close()
+        out = self.driver.on_eof()
         return [dressed for entry in out.entries for dressed in self._dressed(entry, timestamps.now(), False)]
 
     async def commit(self, entries: Sequence[Entry], *, last: bool = False) -> None:
@@ -207,7 +215,7 @@ class Journal:
 
     def _heard(self, line: Line) -> DriverOutput:
         if line.data is not None:
-            return self.driver.hear(line.data)
+            return self.driver.on_line(line.data)
         self.kept = True
         body = {
             "text": line.head.decode("utf-8", "replace"),
@@ -219,6 +227,9 @@ class Journal:
 
     def _dressed(self, entry: NewEvent | Change, at: str, known: bool) -> list[Entry]:
         """An entry with its time, a tool's duration, and a note of each pull request it shows."""
+        if isinstance(entry, SeeToken) and not self._is_native_id(entry.native_id):
+            text = f"the agent named a conversation id that it cannot have: {entry.native_id[:100]!r}"
+            entry = NewEvent("error", {"text": text, "code": "bad_native_id"})
         if not isinstance(entry, NewEvent):
             return [entry]
         event = entry if entry.at is not None else msgspec.structs.replace(entry, at=at)
@@ -231,6 +242,7 @@ class Journal:
                 took = max(0, round((timestamps.parse(event.at) - timestamps.parse(begun)) * 1000))
                 event = msgspec.structs.replace(event, body={**event.body, "duration_ms": took})
         new = [link for link in found(event) if link.url not in self.links]
+        new = new[: MAX_LINKS - len(self.links)]
         self.links += [link.url for link in new]
         return [
             event,

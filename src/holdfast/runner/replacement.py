@@ -11,7 +11,7 @@ from holdfast.model.session import Link, Session, Worktree
 from holdfast.resume.verdict import Verdict, told
 from holdfast.runner import sessions
 from holdfast.runner.context import header
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 
 REASON = 500  # characters of the reasons in the note of the session that was put away
 
@@ -77,8 +77,11 @@ def fork(
     by: str,
     seen: int,
 ) -> Dispatch:
-    """A new session that begins as a copy; it takes the old one's place if that cannot be gone on with."""
-    instead = found.action != "resume"
+    """A new session that starts as a copy.
+
+    It takes the place of a live session that is not safe to resume. The copy of an archived one has no key.
+    """
+    instead = found.action != "resume" and old.state == "live"  # an archived one keeps what it has
     created = _create(old, where, prompt, "fork", key=old.key if instead else None)
     begun = Dispatch(ids.new(ids.SESSION), prompt, options, create=created)
     return _instead(begun, found, old, by, seen) if instead else begun
@@ -94,7 +97,7 @@ def _instead(
 ) -> Dispatch:
     """The same in the place of the old session, if that is still as it was judged; the log says why."""
     note = header(f"it goes on in session {begun.session}: {told(found)}", REASON)
-    replacing = Replacing(old.id, by, note, moved)
+    replacing = SessionReplacement(old.id, by, note, moved)
     return begun._replace(replaces=replacing, seen=seen, events=(sessions.warning(found),))
 
 

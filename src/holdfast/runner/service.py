@@ -19,6 +19,7 @@ from holdfast.process import identity
 from holdfast.recovery.findings import Report
 from holdfast.recovery.heal import open_healed
 from holdfast.runner.context import Context
+from holdfast.shortage import Shortages, raise_file_limit
 from holdfast.spool.watch import Watch
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
@@ -49,7 +50,9 @@ async def opened(
         store = await _store(home, location, registry, lock, told)
         watch = Watch()
         try:
-            yield Context(store, home, registry, chosen, watch, identity.me(), env)
+            node = store.node
+            assert node is not None, "a store that is opened with a home has its node"
+            yield Context(store, home, registry, chosen, watch, identity.me(node.id), node, env, Shortages())
         finally:
             watch.close()
             await store.close()
@@ -78,7 +81,13 @@ async def _store(
     finally:
         fcntl.flock(lock, fcntl.LOCK_SH)
     for done in report.done:
-        log.warning("healed %s: %s, %s", done.subject, done.code, done.result)
+        lost = f"; the bytes of what is lost are in {', '.join(done.kept)}" if done.lost else ""
+        log.warning("healed %s: %s, %s%s", done.subject, done.code, done.result, lost)
+    for left in report.unhealed:
+        where = f" ({', '.join(left.kept)})" if left.kept else ""
+        log.warning("not healed %s: %s, %s%s", left.subject, left.code, left.text, where)
+    for problem in report.problems:
+        log.warning("not healed: %s", problem)
     if told is not None:
         told(report)
     return store
@@ -122,6 +131,7 @@ async def work(
 ) -> None:
     """A worker's life: queue the wish, say so or why not, then work until nothing is left to do."""
     settled: list[dict[str, Any]] = []
+    raise_file_limit()
     try:
         while await _work(home, location, env, wish, by, reply, settled):
             log.warning("%s was deleted or replaced; opening it again", location.address)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from holdfast.errors import IllegalChange, Refused
-from holdfast.git import worktree
+import logging
+
+from holdfast.errors import IllegalChange, NotFound, Refused
+from holdfast.git import unfinished, worktree
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import log_evidence, verdict
 from holdfast.resume.facts import Facts, Place, gather
-from holdfast.resume.log_evidence import touched
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
 from holdfast.store.types import Store
+
+log = logging.getLogger(__name__)
 
 
 async def delete(store: Store, session: str, by: str, reason: str) -> tuple[Session, str | None]:
@@ -28,6 +31,21 @@ async def delete(store: Store, session: str, by: str, reason: str) -> tuple[Sess
     return changed, None
 
 
+async def sweep_worktrees(store: Store, worktrees: str) -> None:
+    """Remove the worktrees whose making a crash cut short: no session has them."""
+    for found in list(unfinished.left_in(worktrees)):
+        try:
+            await store.session(found.session)
+        except NotFound:
+            why = await unfinished.remove(found)
+            if why is None:
+                log.warning("removed %s: a crash cut its making short", found.worktree.path)
+            else:
+                log.warning("a crash cut the making of %s short; it stays: %s", found.worktree.path, why)
+        else:
+            unfinished.forget(found.worktree)
+
+
 async def _is_shared(store: Store, made: Worktree) -> bool:
     """Whether another session works there: one that goes on from the deleted one has its worktree, too."""
     found = (await store.sessions(text=made.branch, empty=True)).sessions
@@ -36,7 +54,7 @@ async def _is_shared(store: Store, made: Worktree) -> bool:
 
 # --- The verdict on a session, asked from where the work is done.
 
-NOT_RESUMED = "not_resumed"
+NOT_RESUMED, KEY_TAKEN_BACK = "not_resumed", "key_taken_back"
 
 
 async def facts(
@@ -45,7 +63,7 @@ async def facts(
     """What is known of it now; `but`: the task that asks, `wanted`: the folder that is asked for."""
     agent = context.registry.get(session.agent)
     env = {**context.env, **context.settings.of(agent.name).env}
-    place = Place(context.home, env, context.owner.host)
+    place = Place(context.home, env, context.node)
     return await gather(context.store, agent, place, session.id, but=but, wanted=wanted)
 
 
@@ -76,6 +94,12 @@ def overruling(found: Verdict, by: str, traps: list[str]) -> NewEvent:
     return NewEvent("notice", body)
 
 
+def key_taken_back(by: str, key: str, holder: str) -> NewEvent:
+    """The record that an archived session takes its key back from the session that has it."""
+    text = f"{by} brought this session back and took the key {key} back from session {holder}"
+    return NewEvent("notice", {"text": text, "code": KEY_TAKEN_BACK, "by": by, "key": key, "session": holder})
+
+
 def judging_trust(by: str, reason: str, task: str) -> NewEvent:
     """That somebody has looked, and found a session sound whose last task did not end well."""
     text = f"{by} trusts this session again after task {task}: {reason}"
@@ -101,8 +125,7 @@ def reasons(found: Verdict) -> list[dict[str, str]]:
 
 async def trust(store: Store, session: str, by: str, reason: str) -> Task:
     """Record it; the task that no longer counts. What was interrupted cannot be trusted so."""
-    came = [task for task in await store.tasks(session=session) if touched(task)]
-    last = came[-1] if came else None
+    last = next(iter(await store.started_tasks(session)), None)
     if last is None or last.status not in ("cancelled", "failed"):
         state = "no task of it came to an agent" if last is None else f"its last task is {last.status}"
         raise IllegalChange(

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from holdfast import durable_io, errors, timestamps
-from holdfast.agents import driver as drivers
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
 from holdfast.git import worktree as folder
@@ -25,13 +24,14 @@ from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
 from holdfast.model.task import ENDED, Task
 from holdfast.model.token import current
+from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import finish as unseen
 from holdfast.runner import launch as beginning
 from holdfast.runner import launch as launching
 from holdfast.runner import replay, sessions, stdio_watch
 from holdfast.runner.context import Context
 from holdfast.runner.control import Requests, Stopping, requests
-from holdfast.runner.finish import Facts, Settling, Told, ending, refusal
+from holdfast.runner.finish import GIVEN_BACK, Facts, Settling, Told, ending, refusal
 from holdfast.runner.processes import Family, Watchman
 from holdfast.runner.recorder import PASSING, Journal
 from holdfast.runner.stdio_watch import RelayWatch
@@ -44,17 +44,26 @@ from holdfast.store.types import Store
 
 CODE = "spool_lost"
 LOST_LOOK_S = 0.5
+SET_ASIDE = "set_aside"
+MAX_TAKEN_UP = 3  # processes in a row that died while they read one spool
+SUSPECT_S = 2.0  # before a spool is read on which two have died: a hub that is killed at once proves nothing
 
 Tell = Callable[[list[Entry]], Awaitable[Told]]  # what the agent's own store adds to the last entries
 
 
 async def settle(
-    store: Store, task: Task, family: Family, journal: Journal | None, tell: Tell, why: str
+    store: Store,
+    task: Task,
+    family: Family,
+    journal: Journal | None,
+    tell: Tell,
+    why: str,
+    code: str = CODE,
 ) -> None:
     """Say so, wait until the agent is gone, and end the task; its prompt may have been taken."""
-    if not any(event.body.get("code") == CODE for event in await store.task_events(task.id, ("error",))):
+    if not any(event.body.get("code") == code for event in await store.task_events(task.id, ("error",))):
         text = f"{why}; what the agent says cannot be heard any more"
-        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": CODE})]))
+        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": code})]))
     await family.end_input()  # its final word would not be heard, and without this it would never leave
     cancelled_by = None
     while await family.lives():
@@ -68,6 +77,11 @@ async def settle(
     told = await tell(journal.rest() if journal is not None else [])
     reason = why if decided.status == "interrupted" else decided.reason
     await store.commit(_commit(task, [*told.entries, SetStatus(status=decided.status, reason=reason)]))
+
+
+async def _only_rest(rest: list[Entry]) -> Told:
+    """Nothing but what is known: the agent's own store may be as large as its output."""
+    return Told(rest)
 
 
 def _commit(task: Task, entries: list[Entry]) -> Commit:
@@ -116,8 +130,12 @@ STDERR_LIMIT = 8 * 1024 * 1024
 class TaskRun:
     """Drives one task that this process owns."""
 
-    def __init__(self, context: Context, watchman: Watchman, task: Task, session: Session):
+    def __init__(
+        self, context: Context, watchman: Watchman, task: Task, session: Session, *, judged: bool = False
+    ):
+        """`judged`: the session is as it was when it was found that the task may start."""
         self.task = task
+        self._judged = judged
         self.found = asyncio.Event()  # set once it is known whether the agent runs
         self._context = context
         self._watchman = watchman
@@ -129,6 +147,7 @@ class TaskRun:
         self._news = True  # somebody may have asked something of it before we came
         self._looked = 0.0
         self._checked_relay = 0.0
+        self._counted = False  # this process is counted as one that reads the spool
 
     def wake(self) -> None:
         """Somebody asked something of this task."""
@@ -152,6 +171,7 @@ class TaskRun:
         except errors.StaleGeneration:
             log.info("task %s has another owner now", self.task.id)
         finally:
+            self._caught_up()  # whatever ended this run, it did not end the process
             self.found.set()
             if self._context.overhear is not None:
                 self._context.overhear(self.task.session, self.task.id, None)
@@ -168,11 +188,12 @@ class TaskRun:
                 return False
         elif self.task.delivery != "accepted" and self._prevent():
             task_dir.discard(self._spool)  # it was prepared and never launched
-        elif not self._begun:
-            task_dir.retire(self._spool)  # of a launch before this one, which gave the prompt back
+        elif not self._begun and not self._spool.is_agent_recorded() and await self._was_given_back():
+            task_dir.discard(self._spool)  # a shim was there, and could not start the agent
+        elif not self._begun and await self._was_given_back():
+            task_dir.retire(self._spool)
         elif (note := self._spool.launch()) and "job" in note:
-            await self._ready(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
-            return True
+            return await self._attach(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
         else:
             await self._lose(f"{self._spool.note} is gone")
             return False
@@ -180,8 +201,9 @@ class TaskRun:
             if by := (await self._requests()).cancels:
                 await self._context.store.commit(refusal(self.task, "cancelled", f"by {by[0]}", [], {}))
                 return False
-            self.found.set()  # no agent of it runs, however long it has to wait
-            if not await beginning.may_begin(self._context, self.task, self._session):
+            self.found.set()  # no agent of it runs
+            if not self._judged and not await beginning.may_start(self._context, self.task, self._session):
+                await self.give_back("it must be judged again")
                 return False
             await self._launch()
         except (errors.StaleGeneration, *PASSING):
@@ -189,6 +211,83 @@ class TaskRun:
         except errors.HoldfastError as problem:
             await self._refuse(problem)
             return False
+        return True
+
+    async def _was_given_back(self) -> bool:
+        """Whether the log knows the launch of this folder as one whose agent never took the prompt.
+
+        A launch that the log does not know is evidence too: the database was restored from a time before it.
+        """
+        if self._spool.shim() is None:
+            return True  # it was prevented: nothing ever ran here
+        generation = self._spool.launch().get("generation")
+        notices = await self._context.store.task_events(self.task.id, ("notice",))
+        codes = (GIVEN_BACK, NOT_LAUNCHED)
+        known = [event.body.get("generation") for event in notices if event.body.get("code") in codes]
+        older = None in known and isinstance(generation, int) and generation < self.task.generation
+        return generation in known or older
+
+    async def _attach(self, job: AgentJob, listens: bool) -> bool:
+        """Read what an agent that was started before says or said; False if the task has ended."""
+        if not await self._take_up():
+            return False
+        if archive.is_packed(self._spool) and self._family.agent() is None:
+            try:
+                await asyncio.to_thread(archive.unpack, self._spool)
+            except errors.StoreUnreadable as problem:
+                await self._lose(problem.message)
+                return False
+        await self._ready(job, listens, None if self._begun else self._unknown_launch(job))
+        self._begun = True
+        return True
+
+    def _unknown_launch(self, job: AgentJob) -> list[Entry]:
+        """What the log lacks of a launch that only the folder knows; the prompt is not run again."""
+        text = (
+            "the log did not know that this prompt was started, but its folder holds what the agent said; "
+            "that was read, and the prompt was not run again"
+        )
+        entries: list[Entry] = [NewEvent("notice", {"text": text, "code": "drained"})]
+        if job.native_id is not None and not job.resume:
+            protocol = self._context.registry.get(job.agent).protocols[0]
+            entries.append(
+                SeeToken(agent=job.agent, native_id=job.native_id, seen_in="chosen", protocol=protocol)
+            )
+        return [*entries, Deliver(delivery="sent")]
+
+    async def give_back(self, why: str, code: str = NOT_LAUNCHED) -> None:
+        """Put a task that no agent was launched for back into the queue."""
+        text = f"{why}; no agent was started, and it is queued again"
+        body = {"text": text, "code": code, "generation": self.task.generation}
+        entries: list[Entry] = [NewEvent("notice", body), SetStatus(status="queued", reason=why)]
+        await self._context.store.commit(_commit(self.task, entries))
+
+    def is_unlaunched(self) -> bool:
+        """Whether no agent of it was started, and from now on none can be."""
+        return not self._begun and (not os.path.isdir(self._spool.path) or self._prevent())
+
+    async def _take_up(self) -> bool:
+        """Whether to read a spool that others began to read; False if it was set aside.
+
+        Something in it may end every process that reads it, by memory for example: no start may fail for it
+        again and again. What a person kills within seconds says nothing about the spool.
+        """
+        before = self._spool.unfinished_readings()
+        if before >= MAX_TAKEN_UP:
+            with durable_io.reported(self._spool.keep):
+                os.close(os.open(self._spool.keep, os.O_WRONLY | os.O_CREAT, 0o600))
+            why = (
+                f"Holdfast died {before} times while it read what this agent wrote, so it was set aside; "
+                f"all of it is kept in {self._spool.path}"
+            )
+            store, tell = self._context.store, _only_rest
+            await settle(store, self.task, self._family, None, tell, why, SET_ASIDE)
+            return False
+        if before == MAX_TAKEN_UP - 1:
+            self.found.set()
+            await asyncio.sleep(SUSPECT_S)
+        self._spool.take_up()
+        self._counted = True
         return True
 
     def _prevent(self) -> bool:
@@ -222,11 +321,14 @@ class TaskRun:
             )
         durable_io.make_folder(self._context.home.tasks)
         note = {**plan.note(self.task), "before": msgspec.to_builtins(before)}
-        await asyncio.to_thread(self._spool.make, note)  # it waits for the disk, and other runs must not
+        await asyncio.to_thread(
+            self._spool.make, note, plan.launch.stdin.encode()
+        )  # it waits for the disk, and other runs must not
         await self._ready(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
         child = self._start(plan)
+        self._begun = True  # at once: from here on it may never go back to the queue as not launched
+        self._context.shortages.over()
         self._family = Family(self._spool, self._watchman, self.task.id, child)
-        self._begun = True
 
     def _start(self, plan: launching.Plan) -> subprocess.Popen[bytes]:
         try:
@@ -239,12 +341,13 @@ class TaskRun:
     async def _ready(self, job: AgentJob, listens: bool, first: list[Entry] | None = None) -> None:
         """All that drives the process; `first` is committed before anything is sent."""
         self._agent = self._context.registry.get(job.agent)
-        assert self._agent.driver is not None
         self._job = job
-        self._driver: Driver = drivers.make(self._agent.driver, job)
+        self._driver: Driver = self._context.registry.make_driver(job)
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
-        self._journal = Journal(self._context.store, self.task, self._driver, self._outbox, past)
+        self._journal = Journal(
+            self._context.store, self.task, self._driver, self._outbox, past, self._agent.is_native_id
+        )
         self._tail = Tail(self._spool.stdout, self._spool.lost())
         self._handle = self._context.watch.add(self._spool.path)
         if first:
@@ -296,6 +399,8 @@ class TaskRun:
             if self._news and (not more or self._tail.offset >= self.task.spool):
                 self._news = False
                 await self._heed()
+            if not more:
+                self._caught_up()
             if gone and not more:
                 return
             await self._stopping.press()
@@ -327,7 +432,7 @@ class TaskRun:
         if lines:
             await self._journal.hear(lines, self._moment())
         if self._context.overhear is not None and self._tail.offset >= self.task.spool:
-            self._context.overhear(self.task.session, self.task.id, self._driver.unfinished)
+            self._context.overhear(self.task.session, self.task.id, self._driver.partial_text)
         return self._tail.behind() > 0
 
     def _moment(self) -> str:
@@ -337,7 +442,7 @@ class TaskRun:
     async def _heed(self) -> None:
         """Do what was asked of the task: answers are sent, a wish to stop is passed on."""
         asked = await self._requests()
-        for ask in list(self._driver.asking):
+        for ask in list(self._driver.pending_permissions):
             if ask in asked.answers:
                 await self._journal.put(self._driver.answer(ask, asked.answers[ask]))
         await self._stopping.heed(asked)
@@ -350,6 +455,11 @@ class TaskRun:
         if self._driver.open_calls and time.monotonic() - self._looked > OFFSPRING_S:
             self._looked = time.monotonic()
             await self._family.note()
+
+    def _caught_up(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._spool.caught_up()
 
     async def _check_relay(self, at_end: bool = False) -> None:
         """Record what happened to the relay; a look costs a few small reads."""
@@ -379,8 +489,11 @@ class TaskRun:
             self._told(),
             worktree.branch(self._job.cwd),
         )
-        settling = Settling(self.task, self._job, self._spool, self._journal)
+        settling = Settling(self.task, self._agent, self._job, self._spool, self._journal)
+        started = self._spool.is_agent_recorded()
         await settling.settle(cancelled_by, survivors, left, told, branch)
+        if not started and cancelled_by is None:
+            self._context.shortages.note("processes", f"task {self.task.id}: {unseen.NO_ROOM}")
         if (native_id := self._native_id()) is not None:
             await replay.keep(self._context, self._agent, native_id, level=told.level)
 
@@ -399,7 +512,8 @@ class TaskRun:
         return await unseen.ask(self._context, self.task, agent, native_id, rest)
 
     def _native_id(self) -> str | None:
-        return self._driver.native_id or self._job.native_id
+        named = self._driver.native_id
+        return named if named is not None and self._agent.is_native_id(named) else self._job.native_id
 
 
 leavings_left = left

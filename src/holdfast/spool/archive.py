@@ -5,17 +5,17 @@ from __future__ import annotations
 import ctypes
 import errno
 import gzip
+import itertools
 import os
 import shutil
-import struct
 import sys
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import BinaryIO, cast
+from typing import BinaryIO, Literal, cast
 
-from holdfast import durable_io
+from holdfast import durable_io, errors
 from holdfast.durable_io import DISK, Disk
 from holdfast.spool.tail import Line, Splitter
 from holdfast.spool.task_dir import Spool
@@ -38,7 +38,14 @@ def compress(spool: Spool, disk: Disk = DISK) -> None:
     """
     for path in (spool.sent, spool.stderr, spool.stdout):
         _compress(path, disk)
-    for path in (spool.stdin, spool.agent_file, spool.relay_file, spool.relays_file, spool.exit_part):
+    for path in (
+        spool.stdin,
+        spool.agent_file,
+        spool.relay_file,
+        spool.relays_file,
+        spool.taken_file,
+        spool.exit_part,
+    ):
         with suppress(FileNotFoundError):
             disk.unlink(path)
     for path in durable_io.old_temps(spool.path, time.time()):
@@ -159,17 +166,93 @@ def _compress(path: str, disk: Disk) -> None:
     try:
         copy = path + SUFFIX
         if os.path.exists(copy):
-            if _length(copy) == (os.fstat(fd).st_size - _first_data(fd)) % (1 << 32):
+            relation = _compare(path, copy)
+            if relation == "same":
                 disk.unlink(
                     path
-                )  # a crash came between the two; the copy had its name only when it was whole
+                )  # a crash came between the two: the copy had its name only when it was whole
                 return
-            disk.unlink(copy)  # somebody has written since
+            if relation == "longer":
+                disk.unlink(copy)  # somebody has written since, and the file has all of it
+            else:
+                _put_aside(copy, disk)
         os.lseek(fd, _first_data(fd), os.SEEK_SET)
         durable_io.create(copy, _compressed(fd), disk)
         disk.unlink(path)
     finally:
         os.close(fd)
+
+
+Relation = Literal["same", "shorter", "longer", "different"]
+
+
+def _compare(path: str, copy: str) -> Relation:
+    """How a file is to a compressed copy of it; a copy that cannot be read is different."""
+    with open(path, "rb") as file, gzip.open(copy, "rb") as packed:
+        file.seek(_first_data(file.fileno()))
+        try:
+            while True:
+                ours, theirs = file.read(_PIECE), packed.read(_PIECE)
+                if ours != theirs or not ours:
+                    break
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            return "different"
+    if ours == theirs:
+        return "same"
+    if len(ours) < len(theirs) and theirs.startswith(ours):
+        return "shorter"
+    return "longer" if ours.startswith(theirs) else "different"
+
+
+def _put_aside(path: str, disk: Disk) -> None:
+    """Keep one of two copies that differ under a name of its own, and the folder with it."""
+    number = next(n for n in itertools.count(1) if not os.path.exists(f"{path}.other-{n}"))
+    keep = Spool(os.path.dirname(path)).keep
+    with durable_io.reported(keep):
+        os.close(os.open(keep, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    durable_io.move(path, f"{path}.other-{number}", disk)
+
+
+# --- A folder that was put away and is read again: a restored database may know less than the folder.
+
+
+def unpack(spool: Spool, disk: Disk = DISK) -> None:
+    """Make `stdout` and `sent` plain files again, the more complete where there are two copies.
+
+    The other copy is kept under another name. StoreUnreadable if the only copy cannot be read.
+    """
+    for path in (spool.sent, spool.stdout):
+        copy = path + SUFFIX
+        if not os.path.exists(copy):
+            continue
+        if os.path.exists(path):
+            relation = _compare(path, copy)
+            if relation == "different":
+                _put_aside(copy, disk)
+            if relation != "shorter":
+                continue
+            _put_aside(path, disk)
+        try:
+            durable_io.create(path, _unpacked(copy), disk)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
+            raise errors.StoreUnreadable(f"{copy} cannot be read: {problem}") from problem
+        written = os.stat(copy).st_mtime  # events are dated by it
+        os.utime(path, (written, written))
+    if not os.path.exists(spool.sent) and os.path.exists(spool.stdout):
+        os.close(os.open(spool.sent, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    if not os.path.exists(spool.agent_file):
+        durable_io.create(spool.agent_file, [b"unknown\n"], disk)  # an agent ran; who it was is forgotten
+
+
+def is_packed(spool: Spool) -> bool:
+    """Whether a folder has compressed output."""
+    return os.path.exists(spool.stdout + SUFFIX)
+
+
+def _unpacked(copy: str) -> Iterator[bytes]:
+    with gzip.open(copy, "rb") as packed:
+        while data := packed.read(_PIECE):
+            yield data
 
 
 def _compressed(fd: int) -> Iterator[bytes]:
@@ -178,13 +261,6 @@ def _compressed(fd: int) -> Iterator[bytes]:
         if packed := packer.compress(data):
             yield packed
     yield packer.flush()
-
-
-def _length(path: str) -> int:
-    """The length of what a .gz holds, modulo 2**32, as its last four bytes say."""
-    with open(path, "rb") as file:
-        file.seek(-4, os.SEEK_END)
-        return int(struct.unpack("<I", file.read(4))[0])
 
 
 def _first_data(fd: int) -> int:

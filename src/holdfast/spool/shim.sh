@@ -28,7 +28,8 @@ if [ -n "$_hf_script" ] && [ -p stdin ]; then
   _hf_keeper=$!
   exec 7>&-
 else
-  exec 8</dev/null
+  # An agent that does not listen reads what was sent before it started, which ends like any file.
+  if [ -z "$_hf_script" ] && [ -s sent ]; then exec 8<sent; else exec 8</dev/null; fi
 fi
 
 # In the foreground: what a shell without job control puts in the background ignores SIGINT.

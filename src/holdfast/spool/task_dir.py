@@ -30,6 +30,7 @@ RELAY_PROGRAM = os.path.join(os.path.dirname(SHIM), "relay.py")
 # How the command lines of relays and their keepers end; the second is that of version 1, a `tail`.
 RELAY = (os.path.join("spool", "relay.py"), " -f sent")
 
+_PREVENTED = b"prevented\n"
 _EXIT_ROOM = b" " * 15 + b"\n"  # the shim writes over this, so it needs no new block of a full disk
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -50,12 +51,15 @@ class Spool:
         self.relays_file = os.path.join(self.path, "relays")  # each relay that was started, and how it ended
         self.exit_part = os.path.join(self.path, "exit.part")
         self.exit = os.path.join(self.path, "exit")
+        self.taken_file = os.path.join(self.path, "taken")  # who began to read and died, in a row
         self.shrunk_file = os.path.join(self.path, "shrunk")  # how much of stdout was lost, and when
         self.keep = os.path.join(self.path, "keep")  # whoever makes this file wants the folder kept
         self._boot = ""  # as the note said when it was last read
 
-    def make(self, note: Mapping[str, Any]) -> None:
+    def make(self, note: Mapping[str, Any], stdin: bytes = b"") -> None:
         """The folder and its empty files, and the launch note, durably; FileExistsError if it has one.
+
+        `stdin` is the whole standard input of an agent that does not listen.
 
         The note comes last, so a folder with a note is whole; what was cut short before is simply made again.
         The boot is added to the note: a pid means nothing in another one.
@@ -66,11 +70,11 @@ class Spool:
                 os.mkfifo(self.stdin, 0o600)
             for path in (self.sent, self.stdout, self.stderr, self.relays_file):
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            fd = os.open(self.exit_part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.pwrite(fd, _EXIT_ROOM, 0)
-            finally:
-                os.close(fd)
+            _write_room(self.exit_part, _EXIT_ROOM)
+            _write_room(self.taken_file, _counted(0))
+            if stdin:
+                with open(self.sent, "wb") as file:
+                    file.write(stdin)
         text = json.dumps({**note, "boot": identity.boot_id()}).encode()  # all escaped: also lone surrogates
         durable_io.create(self.note, [text + b"\n"])
 
@@ -117,6 +121,14 @@ class Spool:
         bring forth an agent that nobody expects.
         """
         return _take(self.agent_file)
+
+    def is_agent_recorded(self) -> bool:
+        """Whether an agent ran here; also one whose record cannot be read any more."""
+        try:
+            with open(self.agent_file, "rb") as file:
+                return file.read(len(_PREVENTED)) != _PREVENTED
+        except FileNotFoundError:
+            return False
 
     def prevent_relay(self) -> bool:
         """Take the place of the relay's keeper: the agent's stdin ends at once; False if there was one."""
@@ -180,6 +192,35 @@ class Spool:
         except FileNotFoundError:
             return []
         return words if all(word.isdigit() for word in words) else []
+
+    def take_up(self) -> int:
+        """Count one more process that begins to read this spool; how many died on the way before it."""
+        before = self.unfinished_readings()
+        self._set_taken(before + 1)
+        return before
+
+    def unfinished_readings(self) -> int:
+        """How many processes in a row began to read this spool and were gone before they had read it all."""
+        try:
+            with open(self.taken_file, "rb") as file:
+                return int(file.read(32))
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def caught_up(self) -> None:
+        """This process has read the spool and lives."""
+        if self.unfinished_readings():
+            self._set_taken(0)
+
+    def _set_taken(self, count: int) -> None:
+        # Over bytes that are there already: a full disk does not stop this. Version 1 has no such file; there
+        # the count is worth less than the run, which goes on without it.
+        with suppress(FileNotFoundError), durable_io.reported(self.taken_file):
+            fd = os.open(self.taken_file, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.pwrite(fd, _counted(count), 0)
+            finally:
+                os.close(fd)
 
     def lost(self) -> int:
         """How many bytes of the agent's output came before the first one that stdout has now."""
@@ -249,12 +290,25 @@ class Spool:
         return Ident(pid, now if now is not None and now <= os.stat(path).st_mtime + 1 else -1.0, boot)
 
 
+def _counted(count: int) -> bytes:
+    return b"%-15d\n" % count
+
+
+def _write_room(path: str, content: bytes) -> None:
+    """A small file whose bytes are written over later, without a need for more disk."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(fd, content, 0)
+    finally:
+        os.close(fd)
+
+
 def _take(path: str) -> bool:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return False
-    os.write(fd, b"prevented\n")
+    os.write(fd, _PREVENTED)
     os.close(fd)
     return True
 

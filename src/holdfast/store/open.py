@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast import durable_io
+from holdfast import node as nodes
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
 from holdfast.store.location import Location
@@ -18,7 +19,10 @@ async def open_store(location: Location, home: Home, rules: TokenRules) -> BaseS
         from holdfast.store.sqlite.store import SqliteStore
 
         durable_io.make_folder(os.path.dirname(location.address))
-        return SqliteStore(location.address, home, rules)
+        node = nodes.ensure(home, private=True)  # first: it looks whether there was a database before
+        store = SqliteStore(location.address, home, rules)
+        store.node = node
+        return store
     from holdfast.store.postgres.store import PostgresStore
 
     return await PostgresStore.open(location.address, home, rules)

@@ -74,6 +74,17 @@ update session set seq = :seq, messages = :messages, updated_at = :updated_at wh
 insert into log (kind, at, replayed, origin, body, seq, id, n, task, spool, last)
 values (:kind, :at, :replayed, :origin, :body, :seq, :id, :n, :task, :spool, :last)
 
+-- name: sessions_with_record
+-- Whose a record is of which a damaged file does not say so any more: its time tells. Reads the whole log.
+select s.id from log l join session s on s.n = l.n where l.seq = :seq and l.at = :at
+
+-- name: move_session
+-- Only recovery moves a session: to a log without the records that were altered in the old one.
+update session set n = :new where n = :n
+
+-- name: move_tasks
+update task set n = :new where n = :n
+
 -- name: last_log
 select coalesce(max(id), 0) from log
 
@@ -119,12 +130,14 @@ where t.agent = :agent and t.native_id = :native_id order by s.id
 
 -- name: task
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
-  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
 from task t join session s on s.n = t.n where t.id = :id
 
 -- name: tasks
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
-  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
 where (:session = '' or s.id = :session) and (:status = '' or t.status = :status)
   and (s.state <> 'deleted' or s.id = :session)
@@ -132,7 +145,8 @@ order by t.place limit :limit
 
 -- name: latest_tasks
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
-  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
 where (:session = '' or s.id = :session) and (:status = '' or t.status = :status)
   and (:cwd = '' or s.cwd = :cwd)
@@ -140,9 +154,83 @@ where (:session = '' or s.id = :session) and (:status = '' or t.status = :status
   and (s.state <> 'deleted' or s.id = :session)
 order by t.place desc limit :limit
 
+-- name: session_tasks
+-- The tasks of one session, the one queued last first.
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
+from task t join session s on s.n = t.n
+where t.n = :n and (:status = '' or t.status = :status)
+  and (:day = '' or substr(coalesce(t.ended_at, t.queued_at), 1, 10) = :day)
+order by t.place desc limit :limit
+
+-- name: first_task
+-- The task of a session that was queued first.
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
+from task t join session s on s.n = t.n
+where t.n = :n order by t.place limit 1
+
+-- name: started_tasks
+-- The tasks of a session whose prompt reached the agent, or may have, the latest first; `log_evidence.touched` is the same test.
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
+from task t join session s on s.n = t.n
+where t.n = :n and t.id <> :but and (t.delivery = 'accepted'
+  or (t.delivery = 'sent' and t.status in ('cancelled', 'interrupted', 'running', 'unreachable')))
+order by t.place desc limit :limit
+
+-- name: first_started_task
+-- The first of these.
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
+from task t join session s on s.n = t.n
+where t.n = :n and (t.delivery = 'accepted'
+  or (t.delivery = 'sent' and t.status in ('cancelled', 'interrupted', 'running', 'unreachable')))
+order by t.place limit 1
+
+-- name: started_count
+-- How many of these there are.
+select count(*) from task t
+where t.n = :n and (t.delivery = 'accepted'
+  or (t.delivery = 'sent' and t.status in ('cancelled', 'interrupted', 'running', 'unreachable')))
+
+-- name: unsuccessful_task
+-- One task of a session that ended without success, if there is any.
+select t.id from task t
+where t.n = :n and t.status in ('interrupted', 'cancelled', 'failed') order by t.place desc limit 1
+
+-- name: key_task
+-- One task of a thread, in whichever of its sessions.
+select t.id from session s join task t on t.n = s.n where s.key = :key limit 1
+
+-- name: delivered_tasks
+-- The tasks of a thread whose options hold a text, in the order they were queued.
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
+from task t join session s on s.n = t.n
+where s.key = :key and t.options like :pattern escape '\' order by t.place
+
+-- name: redispatchable_tasks
+-- The interrupted tasks that can still be run again: the last that was started in a live session, not retried yet.
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
+from task t join session s on s.n = t.n
+where t.status = 'interrupted' and t.delivery <> 'waiting' and s.state = 'live' and (:key = '' or s.key = :key)
+  and not exists (select 1 from task r where r.retry_of = t.id)
+  and not exists (select 1 from task l where l.n = t.n and l.place > t.place and (l.delivery = 'accepted'
+    or (l.delivery = 'sent' and l.status in ('cancelled', 'interrupted', 'running', 'unreachable'))))
+order by t.place
+
 -- name: interrupted_tasks
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
-  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
 where t.status = 'interrupted' and s.state = 'live'
   and t.place = (select max(l.place) from task l where l.n = t.n)
@@ -176,7 +264,9 @@ select id from task where id like :pattern order by id limit 2
 select t.id from task t where t.n = :n and t.status in ('running', 'unreachable')
 
 -- name: open_tasks
-select t.id from task t where t.n = :n and t.status in ('running', 'unreachable', 'queued') order by t.place
+-- The plus keeps SQLite on the index of statuses: few tasks are open, and a session may have thousands.
+select t.id, t.status from task t
+where +t.n = :n and t.status in ('running', 'unreachable', 'queued', 'waiting') order by t.place
 
 -- name: retried
 select id from task where retry_of = :retry_of
@@ -195,9 +285,10 @@ select t.id, t.generation, s.agent, s.host, t.n from task t join session s on s.
 where t.status = 'queued' and s.state = 'live' order by t.place
 
 -- name: turns
-select t.id as task, s.id as session, s.agent, s.host, t.status, t.generation, t.owner, t.lease_until, t.options
+select t.id as task, s.id as session, s.agent, s.host, t.status, t.generation, t.owner, t.lease_until, t.options,
+  t.not_before
 from task t join session s on s.n = t.n
-where t.status in ('running', 'unreachable') or (t.status = 'queued' and s.state = 'live')
+where t.status in ('running', 'unreachable') or (t.status in ('queued', 'waiting') and s.state = 'live')
 order by t.place
 
 -- name: unrecorded
@@ -213,13 +304,15 @@ where not exists (select 1 from log l where l.n = lone.n and l.kind = 'notice' a
 
 -- name: put_task
 insert into task (id, n, place, prompt, status, queued_at, delivery, options, owner, generation,
-  lease_until, spool, reason, outcome, retry_of, started_at, ended_at)
+  lease_until, spool, reason, outcome, retry_of, started_at, ended_at, waiting_for, not_before)
 values (:id, :n, (select coalesce(max(place), 0) + 1 from task), :prompt, :status, :queued_at, :delivery,
-  :options, :owner, :generation, :lease_until, :spool, :reason, :outcome, :retry_of, :started_at, :ended_at)
+  :options, :owner, :generation, :lease_until, :spool, :reason, :outcome, :retry_of, :started_at, :ended_at,
+  :waiting_for, :not_before)
 on conflict (id) do update set status = excluded.status, delivery = excluded.delivery,
   owner = excluded.owner, generation = excluded.generation, lease_until = excluded.lease_until,
   spool = excluded.spool, reason = excluded.reason, outcome = excluded.outcome,
-  started_at = excluded.started_at, ended_at = excluded.ended_at
+  started_at = excluded.started_at, ended_at = excluded.ended_at, waiting_for = excluded.waiting_for,
+  not_before = excluded.not_before
 
 -- name: put_spool
 update task set spool = :spool where id = :id

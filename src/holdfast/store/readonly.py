@@ -61,7 +61,8 @@ def _open_made(location: Location) -> apsw.Connection | None:
     with translated(location.address):
         db = open_reader(location.address)
         try:
-            if migrations.check(db, location.address):
+            if version := migrations.check(db, location.address):
+                migrations.show_as_newest(db, version)
                 return db
             if db.execute("select 1 from sqlite_schema limit 1").get is not None:
                 raise StoreUnreadable(f"{location.address} has no tables of Holdfast's")
@@ -91,7 +92,7 @@ GLANCE_S = 0.01  # between looks at the version of a SQLite file, which cost nex
 LOOK_S = {"sqlite": 0.25, "postgres": 0.5}  # at the latest; a look at a server is dearer
 
 
-class Window:
+class StoreWatcher:
     """One store, read from outside while others write."""
 
     def __init__(self, home: Home, location: Location):
@@ -101,7 +102,7 @@ class Window:
         self._file: tuple[int, int] | None = None
         self._version: object = None
 
-    def __enter__(self) -> Window:
+    def __enter__(self) -> StoreWatcher:
         return self
 
     def __exit__(self, *_: object) -> None:

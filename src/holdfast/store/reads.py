@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PAGE = 500  # records a page, at the most
 PAGE_CHARACTERS = 8_000_000  # of bodies a page; the record that passes it is the page's last
+ALL = 1 << 62  # a limit that cuts nothing
 LAST = ("~", 1 << 62)  # sorts after every (updated_at, n)
 
 UPDATED_AT, N = 4, 20  # columns of a list
@@ -71,7 +72,7 @@ def read_metadata(stored: bytes) -> tuple[Json | None, str | None]:
 def task_view(row: Json) -> Json:
     """A task's row as it is shown."""
     view = dict(row)
-    for name in ("prompt", "options", "owner", "outcome"):
+    for name in ("prompt", "options", "owner", "outcome", "waiting_for"):
         text = view[name]
         view[name] = None if text is None else json.loads(text)
     return view
@@ -88,6 +89,7 @@ def listed_task_view(row: Json) -> Json:
             ("options", {}),
             ("owner", None),
             ("outcome", None),
+            ("waiting_for", None),
         ):
             try:
                 view[name] = None if row[name] is None else json.loads(row[name])
@@ -148,6 +150,12 @@ async def resolve(sql: Sql, name: str) -> str:
     raise NotFound(
         f"there is no session with the id or key {name!r}", hint="`holdfast ls` shows what there is"
     )
+
+
+async def key_holder(sql: Sql, key: str) -> str | None:
+    """The live session that has the key."""
+    found = await sql.rows("live_key", key=key) if is_text(key) else []
+    return str(found[0][0]) if found else None
 
 
 async def resolve_task(sql: Sql, name: str) -> str:
@@ -229,10 +237,14 @@ def like(text: str) -> str:
     """A LIKE pattern (escape `\\`) that finds `text` anywhere in a search column."""
     if not text:
         return ""
-    folded = text.casefold()
+    return f"%{escape_like(text.casefold())}%"
+
+
+def escape_like(text: str) -> str:
+    """A text that LIKE (escape `\\`) takes literally."""
     for special in "\\%_":
-        folded = folded.replace(special, "\\" + special)
-    return f"%{folded}%"
+        text = text.replace(special, "\\" + special)
+    return text
 
 
 async def log(sql: Sql, session: str, after: int = 0, limit: int = PAGE) -> list[Row]:
@@ -302,12 +314,70 @@ async def _task_row(sql: Sql, task: str) -> Json:
     return rows[0]
 
 
-async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = 1000) -> list[Json]:
-    """Tasks in the order they were queued."""
+async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = ALL) -> list[Json]:
+    """Tasks in the order they were queued; all of them, unless the caller sets a limit."""
     check_limit(limit)
     if not (is_text(session) and is_text(status)):
         return []
     rows = await sql.dicts("tasks", session=session, status=status, limit=limit)
+    return [listed_task_view(row) for row in rows]
+
+
+async def open_tasks(sql: Sql, session: str) -> list[tuple[str, str]]:
+    """The tasks of a session that have not ended: id and status, in the order they were queued."""
+    row = await session_row(sql, session)
+    return [(str(task), str(status)) for task, status in await sql.rows("open_tasks", n=row["n"])]
+
+
+async def first_task(sql: Sql, session: str) -> Json | None:
+    """The task of a session that was queued first."""
+    row = await session_row(sql, session)
+    return next(iter([task_view(found) for found in await sql.dicts("first_task", n=row["n"])]), None)
+
+
+async def started_tasks(sql: Sql, session: str, *, but: str = "", limit: int = 1) -> list[Json]:
+    """Tasks of a session whose prompt reached the agent, or may have; the latest first, without `but`."""
+    check_limit(limit)
+    row = await session_row(sql, session)
+    return [task_view(found) for found in await sql.dicts("started_tasks", n=row["n"], but=but, limit=limit)]
+
+
+async def first_started_task(sql: Sql, session: str) -> Json | None:
+    """The first task of a session whose prompt reached the agent, or may have."""
+    row = await session_row(sql, session)
+    found = await sql.dicts("first_started_task", n=row["n"])
+    return task_view(found[0]) if found else None
+
+
+async def started_count(sql: Sql, session: str) -> int:
+    """How many tasks of a session have reached the agent, or may have."""
+    row = await session_row(sql, session)
+    return int((await sql.rows("started_count", n=row["n"]))[0][0])
+
+
+async def has_unsuccessful(sql: Sql, session: str) -> bool:
+    """Whether any task of a session was interrupted, cancelled or failed."""
+    row = await session_row(sql, session)
+    return bool(await sql.rows("unsuccessful_task", n=row["n"]))
+
+
+async def redispatchable_tasks(sql: Sql, key: str = "") -> list[Json]:
+    """The interrupted tasks that can still be run again, at most one of each live session."""
+    if not is_text(key):
+        return []
+    return [listed_task_view(row) for row in await sql.dicts("redispatchable_tasks", key=key)]
+
+
+async def key_has_tasks(sql: Sql, key: str) -> bool:
+    """Whether any session of a key, live or not, has a task."""
+    return is_text(key) and bool(await sql.rows("key_task", key=key))
+
+
+async def tasks_with_option(sql: Sql, key: str, text: str) -> list[Json]:
+    """The tasks of a key's sessions that have this text in the JSON of their options."""
+    if not is_text(key):
+        return []
+    rows = await sql.dicts("delivered_tasks", key=key, pattern=f"%{escape_like(text)}%")
     return [listed_task_view(row) for row in rows]
 
 
@@ -332,5 +402,11 @@ async def latest_tasks(
     check_limit(limit)
     if not all(is_text(wanted) for wanted in (session, status, cwd, day)):
         return []
-    rows = await sql.dicts("latest_tasks", session=session, status=status, cwd=cwd, day=day, limit=limit)
+    if session and not cwd:
+        found = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
+        if not found:
+            return []
+        rows = await sql.dicts("session_tasks", n=found[0]["n"], status=status, day=day, limit=limit)
+    else:
+        rows = await sql.dicts("latest_tasks", session=session, status=status, cwd=cwd, day=day, limit=limit)
     return [listed_task_view(row) for row in rows]

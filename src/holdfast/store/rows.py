@@ -158,7 +158,7 @@ async def put_tasks(sql: Sql, n: int, before: dict[str, Task], after: dict[str, 
             continue
         values = msgspec.structs.asdict(task)
         del values["session"]
-        for column in ("prompt", "options", "owner", "outcome"):
+        for column in ("prompt", "options", "owner", "outcome", "waiting_for"):
             values[column] = _json(values[column])
         await sql.run("put_task", n=n, **values)
 

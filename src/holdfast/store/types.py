@@ -14,12 +14,13 @@ from holdfast.model.changes import Create
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Header, Link, Session, Worktree
-from holdfast.model.task import Delivery, Owner, Status, Task, Turn
+from holdfast.model.task import Delivery, OpenTask, Owner, QueueEntry, Status, Task
 from holdfast.model.token import ResumeTarget, Token
-from holdfast.store.reads import Filters
+from holdfast.node import Node
+from holdfast.store.reads import ALL, Filters
 
 
-class Committed(NamedTuple):
+class CommitResult(NamedTuple):
     """What a commit came to."""
 
     seqs: range  # the records it added
@@ -27,14 +28,14 @@ class Committed(NamedTuple):
     unchanged: int  # changes that said what was so already
 
 
-class Page(NamedTuple):
+class SessionPage(NamedTuple):
     """Some headers and where the next page begins (None: that was all)."""
 
     sessions: list[Session]
     next: str | None
 
 
-class Change(NamedTuple):
+class ChangeFeedEntry(NamedTuple):
     """One record, in the order in which all sessions were written."""
 
     cursor: str
@@ -42,16 +43,16 @@ class Change(NamedTuple):
     event: Event
 
 
-class Changes(NamedTuple):
+class ChangeFeedPage(NamedTuple):
     """What happened after a cursor."""
 
-    changes: list[Change]
+    changes: list[ChangeFeedEntry]
     cursor: str  # to go on from
     gap: bool  # the cursor given was of another database, ahead or garbage: this is from the start
     more: bool  # there is more already
 
 
-class Replacing(NamedTuple):
+class SessionReplacement(NamedTuple):
     """The session whose key and waiting prompts a new one takes over; it is archived, token and log stay."""
 
     session: str
@@ -68,11 +69,12 @@ class Dispatch(NamedTuple):
     options: dict[str, Any]
     retry_of: str | None = None
     create: Create | None = None  # the new one
-    replaces: Replacing | None = None
+    replaces: SessionReplacement | None = None
     seen: int | None = None  # records of the log that was judged: of the one replaced, else of the session
     queue: bool = False  # behind what runs or waits there; else that refuses it
     events: tuple[NewEvent, ...] = ()  # said with it
     task: str | None = None  # the id that the caller wants; the same dispatch made twice is one task
+    unarchive_by: str | None = None  # who brings the session back; `replaces` then names who has its key
 
 
 class Count(NamedTuple):
@@ -83,7 +85,7 @@ class Count(NamedTuple):
     many: int
 
 
-class Asked(NamedTuple):
+class PendingPermission(NamedTuple):
     """A permission that an agent waits for."""
 
     session: str
@@ -92,7 +94,7 @@ class Asked(NamedTuple):
     body: dict[str, Any]  # as in its event
 
 
-class Overview(NamedTuple):
+class StoreOverview(NamedTuple):
     """What a store holds, in numbers."""
 
     sessions: list[Count]  # by state and agent, but for the empty ones
@@ -105,9 +107,11 @@ class Overview(NamedTuple):
 class Store(Protocol):
     """The log of all sessions, its views, and news of them."""
 
+    node: Node | None  # of the home that this store was opened with; None without a home
+
     # --- the log
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         """Add events and changes to a session's log, with the spool offset they bring, all or nothing.
 
         A repeated origin is dropped and counted. With a generation, refused unless the task is still
@@ -115,7 +119,7 @@ class Store(Protocol):
         """
         ...
 
-    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | HoldfastError]:
+    async def commit_all(self, commits: Sequence[Commit]) -> list[CommitResult | HoldfastError]:
         """Several commits in as few transactions as may be; each is taken, or refused, by itself."""
         ...
 
@@ -163,7 +167,7 @@ class Store(Protocol):
         empty: bool = False,
         before: str | None = None,
         limit: int = 50,
-    ) -> Page:
+    ) -> SessionPage:
         """Headers, the latest first. `state`: live, archived, deleted, present (not deleted) or all.
 
         `status` is that of their last task.
@@ -174,6 +178,10 @@ class Store(Protocol):
         self, *, before: str | None = None, limit: int = 50, **filters: Unpack[Filters]
     ) -> tuple[list[Header], str | None]:
         """A page as `sessions` gives it, without metadata: for long lists."""
+        ...
+
+    async def key_holder(self, key: str) -> str | None:
+        """The live session that has the key, if there is one."""
         ...
 
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
@@ -253,6 +261,8 @@ class Store(Protocol):
 
         SessionRunning, with the task, while one runs or waits there; PlanChanged if the log has grown
         since it was judged. A session that is replaced is archived and its waiting prompts go with the key.
+        With `unarchive_by` an archived session is brought back for it, and takes its key back from the
+        session that it replaces, where nothing may run or wait.
         """
         ...
 
@@ -264,11 +274,53 @@ class Store(Protocol):
         """One task."""
         ...
 
-    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
-        """Tasks in the order they were queued."""
+    async def tasks(self, *, session: str = "", status: str = "", limit: int = ALL) -> list[Task]:
+        """All tasks in the order they were queued; the number has no bound, so no decision asks for it."""
         ...
 
-    async def turns(self) -> list[Turn]:
+    async def open_tasks(self, session: str) -> list[OpenTask]:
+        """The tasks of a session that have not ended, in the order they were queued."""
+        ...
+
+    async def first_task(self, session: str) -> Task | None:
+        """The task of a session that was queued first."""
+        ...
+
+    async def started_tasks(self, session: str, *, but: str = "", limit: int = 1) -> list[Task]:
+        """The last tasks of a session that reached the agent, or may have; the latest first, without `but`.
+
+        A task that was only queued, or whose launch failed, has changed nothing and is not among them.
+        """
+        ...
+
+    async def first_started_task(self, session: str) -> Task | None:
+        """The first task of a session that reached the agent, or may have."""
+        ...
+
+    async def started_count(self, session: str) -> int:
+        """How many tasks of a session reached the agent, or may have."""
+        ...
+
+    async def has_unsuccessful(self, session: str) -> bool:
+        """Whether any task of a session was interrupted, cancelled or failed."""
+        ...
+
+    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
+        """The interrupted tasks that can still be run again, of one key or of all, in the order queued.
+
+        Each is the last task that was started in a live session, and has no retry yet.
+        """
+        ...
+
+    async def key_has_tasks(self, key: str) -> bool:
+        """Whether any session of a key, live or not, has a task."""
+        ...
+
+    async def delivered_tasks(self, key: str, delivery: str) -> list[Task]:
+        """The tasks of a key's sessions whose source names that delivery of a forge."""
+        ...
+
+    async def turns(self) -> list[QueueEntry]:
         """Tasks that run, and queued ones of live sessions, in the order they were queued."""
         ...
 
@@ -335,21 +387,21 @@ class Store(Protocol):
         """The present end of the change feed."""
         ...
 
-    async def changes(self, after: str | None = None, limit: int = 500) -> Changes:
+    async def changes(self, after: str | None = None, limit: int = 500) -> ChangeFeedPage:
         """Records of all sessions after a cursor, in commit order."""
         ...
 
-    def follow(self, after: str | None = None) -> AsyncIterator[Changes]:
+    def follow(self, after: str | None = None) -> AsyncIterator[ChangeFeedPage]:
         """`changes` without end, also of what other processes and hosts write; none is missed."""
         ...
 
     # --- all of it
 
-    async def overview(self, since: str, limit: int = 100) -> Overview:
+    async def overview(self, since: str, limit: int = 100) -> StoreOverview:
         """All in numbers; of the tasks that ended since then, by day."""
         ...
 
-    async def asked(self) -> list[Asked]:
+    async def asked(self) -> list[PendingPermission]:
         """The permissions that wait for an answer, of tasks that run."""
         ...
 

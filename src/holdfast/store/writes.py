@@ -15,16 +15,16 @@ from holdfast.model.commit import Commit, Decision, Draft, Prepared, decide, pre
 from holdfast.model.event import CHANGE_KINDS, CONVERSATION
 from holdfast.model.json_codec import check_plain, encode
 from holdfast.model.projection import View, replace
-from holdfast.model.task import ACTIVE, Owner, Task
+from holdfast.model.task import ACTIVE, PENDING, Owner, Task
 from holdfast.model.token import TokenRules
 from holdfast.store import reads
 from holdfast.store import rows as tables
 from holdfast.store.rows import Loaded
 from holdfast.store.sql import Row, Sql
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What a commit came to."""
 
     seqs: range  # of the records it added
@@ -33,7 +33,7 @@ class Written(NamedTuple):
     view: View
 
 
-async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules) -> Written:
+async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules) -> WriteResult:
     """Add a commit to its session's log and move the views with it."""
     changes = prepared.changes
     loaded = None if changes else sql.recall(commit.session)
@@ -57,7 +57,9 @@ async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules)
     return await put(sql, commit, loaded, view, decision)
 
 
-async def put(sql: Sql, commit: Commit, loaded: Loaded | None, before: View, decision: Decision) -> Written:
+async def put(
+    sql: Sql, commit: Commit, loaded: Loaded | None, before: View, decision: Decision
+) -> WriteResult:
     """Write what was decided."""
     drafts, after, dropped, unchanged = decision
     session, task, spool = commit.session, commit.task, commit.spool
@@ -77,7 +79,7 @@ async def put(sql: Sql, commit: Commit, loaded: Loaded | None, before: View, dec
         await sql.many("add_log", rows)
         sql.note_origins(n, seq, drafts)
     sql.remember(session, Loaded(n, after) if _is_plain(drafts) else None)
-    return Written(range(seq + 1, seq + 1 + len(drafts)), dropped, unchanged, after)
+    return WriteResult(range(seq + 1, seq + 1 + len(drafts)), dropped, unchanged, after)
 
 
 def _is_plain(drafts: Sequence[Draft]) -> bool:
@@ -168,17 +170,17 @@ async def claim(
     loaded = await tables.load(sql, session, metadata=False, tokens=False, active=False, task=task_id)
     assert loaded is not None
     task = loaded.view.tasks[task_id]
-    if task.generation != generation or not (task.status == "queued" or task.status in ACTIVE):
+    if task.generation != generation or not (task.status in PENDING or task.status in ACTIVE):
         raise errors.StaleGeneration(
             f"task {task_id} is {task.status} in generation {task.generation}",
             generation=task.generation,
             status=task.status,
         )
-    if task.status == "queued" and loaded.view.session and loaded.view.session.state == "archived":
+    if task.status in PENDING and loaded.view.session and loaded.view.session.state == "archived":
         raise errors.IllegalChange(
             f"session {session} is archived; its prompts wait", hint="unarchive it to run them"
         )
-    if task.status == "queued" and (rivals := await sql.rows("rivals", task=task_id, n=loaded.n)):
+    if task.status in PENDING and (rivals := await sql.rows("rivals", task=task_id, n=loaded.n)):
         raise errors.SessionRunning(f"task {rivals[0][0]} drives the same conversation", task=rivals[0][0])
     change = c.ClaimTask(owner=owner, generation=generation + 1, lease_until=lease_until)
     commit = Commit(session, [change], task=task_id)
@@ -219,7 +221,9 @@ async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
         return there
     judged = wanted.replaces.session if wanted.replaces is not None else wanted.session
     others: list[str] = []
-    if wanted.create is None or wanted.replaces is not None:
+    if wanted.unarchive_by is not None:
+        await _check_archived(sql, wanted)
+    elif wanted.create is None or wanted.replaces is not None:
         others = await _check(sql, wanted, judged)
     if wanted.replaces is not None:
         check_plain("by", wanted.replaces.by)
@@ -227,10 +231,17 @@ async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
     await check_retry(sql, wanted.retry_of)
     task = wanted.task or ids.new(ids.TASK)
     queue = c.QueueTask(prompt=wanted.prompt, options=wanted.options, retry_of=wanted.retry_of)
-    first = [] if wanted.create is None else [wanted.create]
+    first: list[c.Change] = [] if wanted.create is None else [wanted.create]
+    if wanted.unarchive_by is not None:
+        first.append(c.Unarchive(by=wanted.unarchive_by))
     commit = Commit(wanted.session, [*first, queue, *wanted.events], task=task)
     if wanted.create is not None:
         await _try_out(sql, commit, judged, rules)
+    elif wanted.unarchive_by is not None:
+        loaded = await tables.load(sql, wanted.session, metadata=False, tokens=False, active=False, task=task)
+        assert loaded is not None  # checked above
+        now = timestamps.now()
+        decide(loaded.view, commit, prepare(commit, now), (), None, rules, now)
     if wanted.replaces is not None:
         await _retire(sql, wanted.replaces, wanted.session, task, rules)
     written = await write(sql, commit, prepare(commit, timestamps.now()), rules)
@@ -263,10 +274,10 @@ async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
         raise errors.PlanChanged(f"session {judged} is {row['state']} by now", hint=RETRY)
     moved = wanted.replaces.moved if wanted.replaces is not None else None
     own = None if moved is None else moved[0]
-    others = [task for (task,) in await sql.rows("open_tasks", n=row["n"]) if task != own]
+    others = [task for task, _ in await sql.rows("open_tasks", n=row["n"]) if task != own]
     if moved is not None:
         found = await reads.task(sql, moved[0])
-        if found["generation"] != moved[1] or found["status"] != "running":
+        if found["generation"] != moved[1] or found["status"] not in PENDING:
             raise errors.StaleGeneration(f"task {moved[0]} is {found['status']} in {found['generation']}")
     elif others and not wanted.queue:
         raise errors.SessionRunning(
@@ -280,6 +291,26 @@ async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
     return others
 
 
+async def _check_archived(sql: Sql, wanted: Dispatch) -> None:
+    """Whether the session is still archived as it was judged, and who has its key has nothing to do."""
+    row = await reads.session_row(sql, wanted.session)
+    holder = None if row["key"] is None else await reads.key_holder(sql, row["key"])
+    expected = None if wanted.replaces is None else wanted.replaces.session
+    if row["state"] != "archived" or holder != expected or wanted.seen not in (None, row["seq"]):
+        raise errors.PlanChanged(f"session {wanted.session} has changed since it was judged", hint=RETRY)
+    for session in (wanted.session, holder):
+        n = None if session is None else (await reads.session_row(sql, session))["n"]
+        found = [] if n is None else await sql.rows("open_tasks", n=n)
+        if found:
+            task = found[0][0]
+            raise errors.SessionRunning(
+                f"task {task} of session {session} runs or waits for its turn",
+                hint=f"wait for it, or `holdfast cancel {task}`",
+                task=task,
+                session=session,
+            )
+
+
 async def _try_out(sql: Sql, commit: Commit, replaced: str, rules: TokenRules) -> None:
     """Refuse now what would be refused when the old session is already put away."""
     now = timestamps.now()
@@ -291,11 +322,11 @@ async def _try_out(sql: Sql, commit: Commit, replaced: str, rules: TokenRules) -
     decide(View(), commit, prepare(commit, now), (), holder, rules, now)
 
 
-async def _retire(sql: Sql, old: Replacing, session: str, task: str, rules: TokenRules) -> None:
+async def _retire(sql: Sql, old: SessionReplacement, session: str, task: str, rules: TokenRules) -> None:
     archive = Commit(old.session, [c.Archive(by=old.by, reason=old.reason)])
     prepared = prepare(archive, timestamps.now())
     if old.moved is not None:
-        await _write(sql, _gone_on(old.session, *old.moved, session=session, task=task), rules)
+        await _write(sql, _gone_on(old.session, old.moved[0], session=session, task=task), rules)
     await write(sql, archive, prepared, rules)
 
 
@@ -304,16 +335,16 @@ async def _move(sql: Sql, old: str, session: str, tasks: list[str], rules: Token
     for name in tasks:
         found = tables.as_task(await reads.task(sql, name))
         new = ids.new(ids.TASK)
-        await _write(sql, _gone_on(old, name, None, session=session, task=new), rules)
+        await _write(sql, _gone_on(old, name, session=session, task=new), rules)
         queue = c.QueueTask(prompt=found.prompt, options=found.options, retry_of=name)
         await _write(sql, Commit(session, [queue], task=new), rules)
 
 
-def _gone_on(old: str, moved: str, generation: int | None, *, session: str, task: str) -> Commit:
+def _gone_on(old: str, moved: str, *, session: str, task: str) -> Commit:
     outcome: dict[str, Any] = {"moved_to": {"session": session, "task": task}}
     reason = f"it goes on as task {task} of session {session}"
     change = c.SetStatus(status="cancelled", reason=reason, outcome=outcome)
-    return Commit(old, [change], task=moved, generation=generation)
+    return Commit(old, [change], task=moved)
 
 
 async def _write(sql: Sql, commit: Commit, rules: TokenRules) -> None:

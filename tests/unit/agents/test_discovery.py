@@ -102,7 +102,7 @@ def test_a_config_that_names_nothing_is_refused(settings: dict[str, object], put
 
 
 def _npm_codex(put: Callable[..., str], native: bool = True) -> tuple[str, str]:
-    here = npm.system()
+    here = npm.npm_platform()
     folder = f"lib/node_modules/@openai/codex-{here}/vendor/{codex._TARGETS[here]}/bin/codex"
     script = put("lib/node_modules/@openai/codex/bin/codex.js", "#!/usr/bin/env node\n")
     program = put(folder) if native else ""
@@ -135,7 +135,7 @@ def test_claudes_stub_leads_to_the_native_program(put: Callable[..., str]) -> No
     stub = put(f"{package}/bin/claude.exe", "echo the postinstall did not run\n")
     os.symlink(stub, link)
     assert discovery.find(claude.AGENT, {}, _env(link)) is None
-    program = put(f"{package}-{npm.system()}/claude")
+    program = put(f"{package}-{npm.npm_platform()}/claude")
     found = discovery.find(claude.AGENT, {}, _env(link))
     assert found is not None and found.command == (program,)
     shutil.copy(program, stub)
@@ -217,7 +217,7 @@ def test_claude_is_launched_with_the_id_that_we_chose_or_go_on_with() -> None:
         args=("--x",),
     )
     argv = claude.launch(job).argv
-    assert argv[0] == "/c" and argv[-3:] == ("--session-id", "u", "--x") and "p" not in argv
+    assert argv[0] == "/c" and argv[-2:] == ("--session-id=u", "--x") and "p" not in argv
     resumed = AgentJob(
         agent="claude",
         session="s",
@@ -228,7 +228,7 @@ def test_claude_is_launched_with_the_id_that_we_chose_or_go_on_with() -> None:
         native_id="u",
         resume=True,
     )
-    assert claude.launch(resumed).argv[-2:] == ("--resume", "u")
+    assert claude.launch(resumed).argv[-1] == "--resume=u"
     assert not any(
         name.startswith("CLAUDE_CODE_SKIP_PROMPT") or name == "CLAUDE_CODE_*" for name in claude.AGENT.keeps
     )

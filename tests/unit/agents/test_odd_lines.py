@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents.driver import DriverOutput, make
+from holdfast.agents.driver import DriverOutput
+from holdfast.agents.registry import AgentRegistry
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import check_plain, encode
 from holdfast.transcripts import jsonl as lines
@@ -65,19 +66,19 @@ def _look(out: DriverOutput | None) -> None:
 @given(st.data())
 def test_anything_may_be_anywhere(data: st.DataObject) -> None:
     recording = data.draw(st.sampled_from(RECORDINGS))
-    driver = make(recording.agent, recording.job)
-    _look(driver.open())
+    driver = AgentRegistry.from_config({recording.agent: {}}).make_driver(recording.job)
+    _look(driver.start_messages())
     changed = data.draw(st.sets(st.integers(0, len(recording.lines) - 1), min_size=1, max_size=4))
     for i, line in enumerate(recording.lines):
         if i in changed:
             record = json.loads(line)
             place = data.draw(st.sampled_from(_places(record)))
             line = json.dumps(_put(record, place, data.draw(st.sampled_from(ODD)))).encode()
-        _look(driver.hear(line))
-        for ask in list(driver.asking)[:1]:
+        _look(driver.on_line(line))
+        for ask in list(driver.pending_permissions)[:1]:
             if data.draw(st.booleans()):
                 _look(driver.answer(ask, "allow"))
     _look(driver.interrupt())
-    _look(driver.close())
+    _look(driver.on_eof())
     if driver.final is not None:
         encode(driver.final)

@@ -56,3 +56,48 @@ def test_a_config_that_makes_no_sense_is_refused(config: dict[str, Any]) -> None
 
 def test_an_id_without_a_protocol_routes_only_where_the_registry_says() -> None:
     assert AgentRegistry().token_rules().default_protocol == {"cursor": "stream-json"}
+
+
+HOSTILE = [
+    "",
+    "-",
+    "--dangerously-skip-permissions",
+    "-c",
+    "a b",
+    "a\nb",
+    "\x1b[2J",
+    "a\x9bb",
+    "\u2028",
+    "x" * 600,
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize(
+    "agent", AgentRegistry.from_config({"my-acp": {}}).agents, ids=lambda agent: agent.name
+)
+@pytest.mark.parametrize("id", HOSTILE)
+def test_no_agent_has_an_id_that_a_program_or_a_terminal_could_take_for_something_else(
+    agent: Agent, id: str
+) -> None:
+    assert not agent.is_native_id(id)
+    with pytest.raises(errors.BadInput, match="not a conversation id"):
+        agent.check_native_id(id)
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("claude", "efbe9f4e-1afc-5fd8-9f65-d4ea30f9101d"),
+        ("codex", "01a1e267-f865-7122-b25a-dd09a9e6c8b7"),
+        ("gemini", "efbe9f4e-1afc-5fd8-9f65-d4ea30f9101d"),
+        ("kimi", "session_efbe9f4e-1afc-5fd8-9f65-d4ea30f9101d"),
+        ("kimi", "efbe9f4e-1afc-5fd8-9f65-d4ea30f9101d"),
+        ("opencode", "ses_8a1cDEF012"),
+        ("cursor", "agent-efbe9f4e-1afc-5fd8-9f65-d4ea30f9101d"),
+        ("hermes", "20260101_120000_abc123"),
+        ("my-acp", "thread/7:ü"),
+    ],
+)
+def test_the_ids_that_agents_use_are_taken(name: str, id: str) -> None:
+    AgentRegistry.from_config({"my-acp": {}}).get(name).check_native_id(id)

@@ -74,7 +74,7 @@ def test_what_is_no_problem_is_still_an_error(body: bytes) -> None:
 
 
 def note(home: Home, **more: Any) -> None:
-    me = identity.me()
+    me = identity.me("here")
     told = {"pid": me.pid, "started": me.started, "boot": me.boot, "url": "http://127.0.0.1:1", **more}
     with open(discovery.note_path(home), "w") as file:
         json.dump(told, file)

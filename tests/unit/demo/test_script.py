@@ -30,7 +30,7 @@ def test_a_script_is_found_in_any_text(wanted: list[dict[str, Any]], before: str
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(steps, min_size=1), st.lists(steps, min_size=1))
-def test_of_several_scripts_the_last_counts(quoted: list[Any], wanted: list[Any]) -> None:
+def test_the_last_of_several_scripts_counts(quoted: list[Any], wanted: list[Any]) -> None:
     prompt = f"before: <<{json.dumps(quoted)}>> now <<{json.dumps(wanted)}>>"
     assert script.steps(prompt) == wanted
     cut = f"before: <<{json.dumps(quoted)[:-1]} … now <<{json.dumps(wanted)}>>"
@@ -39,7 +39,7 @@ def test_of_several_scripts_the_last_counts(quoted: list[Any], wanted: list[Any]
 
 @settings(deadline=None, max_examples=60)
 @given(st.text())
-def test_any_prompt_gives_good_steps_or_says_why_not(prompt: str) -> None:
+def test_any_prompt_gives_valid_steps_or_an_error(prompt: str) -> None:
     for step in script.steps(prompt):
         script.check(step)
 
@@ -77,7 +77,7 @@ def test_any_prompt_gives_good_steps_or_says_why_not(prompt: str) -> None:
         {"sum": 1},
     ],
 )
-def test_an_odd_step_is_refused(step: Any) -> None:
+def test_an_invalid_step_is_refused(step: Any) -> None:
     with pytest.raises(script.BadScript):
         script.check(step)
 

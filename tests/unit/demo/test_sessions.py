@@ -77,7 +77,7 @@ def test_a_file_cut_off_anywhere_keeps_its_whole_records(cut: int) -> None:
     assert [record["id"] for record in records] == [*[f"m{number}" for number in range(whole_again)], "new"]
 
 
-def test_odd_records_are_passed_over() -> None:
+def test_invalid_records_are_skipped() -> None:
     session = sessions.create("/w")
     path = os.path.join(sessions.home(), f"{session.id}.jsonl")
     with open(path, "ab") as file:
@@ -116,5 +116,8 @@ def test_it_imports_nothing_heavy(tmp_path: Path) -> None:
     assert loaded.isdisjoint({"asyncio", "msgspec", "typing", "subprocess", "threading", "uuid", "pathlib"})
     assert {m for m in loaded if m.startswith("holdfast")} == {
         "holdfast",
-        *[f"holdfast.demo{part}" for part in ("", ".server", ".sessions", ".script", ".turn")],
+        *[
+            f"holdfast.demo{part}"
+            for part in ("", ".server", ".sessions", ".script", ".tool_process", ".turn")
+        ],
     }

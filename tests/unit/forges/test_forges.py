@@ -74,7 +74,7 @@ def test_each_forge_signs_in_its_own_header() -> None:
 
 
 @pytest.mark.parametrize("odd", ["", "sha256=", "sha1=abc", "é" * 64, "\udcff", "0" * 64])
-def test_what_is_no_signature_is_none(odd: str) -> None:
+def test_an_invalid_signature_is_refused(odd: str) -> None:
     assert not is_signed("github", "s3", {"x-hub-signature-256": odd}, b"{}")
     assert not is_signed("forgejo", "s3", {"x-forgejo-signature": odd}, b"{}")
     assert not is_signed("gitea", "s3", {"x-forgejo-signature": hexed("s3", b"{}")}, b"{}")
@@ -90,14 +90,14 @@ def test_an_assignment_of_github() -> None:
     assert (told.author, told.sender, told.labels) == ("ann", "ann", ("bug",))
 
 
-def test_an_assignment_of_forgejo_which_does_not_name_who_was_added() -> None:
+def test_an_assignment_of_forgejo_does_not_name_the_new_assignee() -> None:
     told = assigned(FORGEJO)
     assert (told.repository, told.number, told.to, told.surely) == ("acme/rocket", 31, ("dev-bot",), True)
     two = changed(FORGEJO, lambda p: p["issue"]["assignees"].append({"login": "ann"}))
     assert assigned(two).to == ("dev-bot", "ann") and not assigned(two).surely
 
 
-def test_what_is_not_an_assignment_of_an_issue_is_ignored() -> None:
+def test_other_deliveries_are_ignored() -> None:
     ping = (FIXTURES / "github-ping.json").read_bytes()
     unassigned = changed(GITHUB, lambda p: p.update(action="unassigned"))
     pull = changed(FORGEJO, lambda p: p["issue"].update(pull_request={"merged": False}))
@@ -119,18 +119,18 @@ def test_what_is_not_an_assignment_of_an_issue_is_ignored() -> None:
     ],
     ids=lambda body: repr(body[:30]),
 )
-def test_a_body_that_is_none_is_refused(body: bytes) -> None:
+def test_an_invalid_body_is_refused(body: bytes) -> None:
     with pytest.raises(errors.BadInput):
         payload.read_delivery("issues", body)
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_make_it_fail_otherwise(body: bytes) -> None:
+def test_any_bytes_give_a_result_or_bad_input(body: bytes) -> None:
     with contextlib.suppress(errors.BadInput):
         payload.read_delivery("issues", body)
 
 
-def test_the_names_of_a_delivery() -> None:
+def test_the_headers_of_a_delivery() -> None:
     assert payload.header_value("forgejo", {"x-gitea-event": "issues"}, "event") == "issues"
     assert payload.header_value("forgejo", {"x-gitea-event": "a", "x-forgejo-event": "b"}, "event") == "b"
     with pytest.raises(errors.BadInput, match="x-github-delivery"):
@@ -140,7 +140,7 @@ def test_the_names_of_a_delivery() -> None:
 # --- from an assignment to a wish
 
 
-def test_a_wish_has_key_prompt_and_an_id_of_what_was_signed() -> None:
+def test_a_request_has_key_prompt_and_an_id_from_the_signed_body() -> None:
     of = forge(worktree=True, permissions="allow", template="{repository}#{number} for {user}: {body}")
     thread = only_thread(of, assigned())
     wish = prompts.prompt_request(of, assigned(), thread, STAMP)
@@ -165,7 +165,7 @@ def test_a_repository_comes_before_a_user_and_that_before_the_forge() -> None:
     assert (wish.agent, wish.time_limit_s, wish.cwd) == ("three", 6, "/u")
 
 
-def test_who_and_where_are_not_told_by_upper_and_lower_case() -> None:
+def test_users_and_repositories_ignore_case() -> None:
     of = forge(users={"Dev-Bot": {"agent": "demo"}}, repositories={"ACME/Rocket": {"cwd": "/r"}})
     assert only_thread(of, assigned()).key == "github:Dev-Bot:acme/rocket:1104"
 
@@ -173,17 +173,17 @@ def test_who_and_where_are_not_told_by_upper_and_lower_case() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"users": {"somebody": {"agent": "demo"}}}, "nobody who is configured"),
+        ({"users": {"somebody": {"agent": "demo"}}}, "none of its assignees is configured"),
         ({"repositories": {"acme/other": {"cwd": "/o"}}}, "'acme/rocket' is not configured"),
-        ({"senders": ["bob"]}, "'ann' is not one of the senders"),
+        ({"senders": ["bob"]}, "'ann' is not configured"),
     ],
 )
-def test_what_is_not_configured_is_ignored(more: dict[str, Any], why: str) -> None:
+def test_an_assignment_that_is_not_configured_is_ignored(more: dict[str, Any], why: str) -> None:
     found = prompts.threads(forge(**more), assigned())
     assert isinstance(found, IgnoredDelivery) and why in found.why
 
 
-def test_who_was_added_where_the_forge_names_all() -> None:
+def test_the_new_assignee_if_the_forge_names_all() -> None:
     users = {name: {"agent": "demo"} for name in ("dev-bot", "rev-bot")}
     of = forge("forgejo", users=users)
     both = assigned(changed(FORGEJO, lambda p: p["issue"]["assignees"].append({"login": "rev-bot"})))
@@ -208,11 +208,11 @@ def test_a_long_issue_is_cut() -> None:
 
 
 @given(st.text(), st.text())
-def test_a_text_is_put_in_as_it_is(title: str, body: str) -> None:
+def test_a_text_is_filled_in_unchanged(title: str, body: str) -> None:
     assert template.fill_template("{title}|{body}", {"title": title, "body": body}) == f"{title}|{body}"
 
 
-def test_nothing_but_a_name_means_anything() -> None:
+def test_only_names_are_placeholders() -> None:
     odd = "{title.__class__} {0} {} {title!r} {title:>9} {{title}} {a b} $title %(title)s"
     assert template.unknown_names(odd, ["title"]) == ["0"]
     odd = odd.replace("{0} ", "")
@@ -226,20 +226,20 @@ def test_nothing_but_a_name_means_anything() -> None:
     ("tables", "told"),
     [
         ({"github": {**table(), "secret": ""}}, "the secret is empty"),
-        ({"github": {"users": {"a": {"agent": "demo"}}}}, "a secret or a secret_file"),
-        ({"github": table(secret_file="/x")}, "and not both"),
+        ({"github": {"users": {"a": {"agent": "demo"}}}}, "set either secret or secret_file"),
+        ({"github": table(secret_file="/x")}, "set either secret or secret_file"),
         (
             {"github": {"secret_file": "/no/such", "users": {"a": {"agent": "x"}}}},
             "secret_file cannot be read",
         ),
         ({"work": table()}, "kind is missing"),
         ({"github": table(kind="gitlab")}, "gitlab"),
-        ({"github": table(users={})}, "needs a [forges.github.users.LOGIN]"),
+        ({"github": table(users={})}, "[forges.github.users.LOGIN] is missing"),
         ({"github": table(users={"a": {}})}, "users.a needs an agent"),
         ({"github": table(repositories={"rocket": {}})}, "write owner/name"),
-        ({"github": table(template="{titel}")}, "has {titel}; known are forge, user"),
+        ({"github": table(template="{titel}")}, "has {titel}; allowed: forge, user"),
         ({"github": table(users={"a": {"agent": "x", "cwd": "src"}})}, "[forges.github.users.a]: cwd"),
-        ({"github": table(time_limit_s=0)}, "time_limit_s must be more"),
+        ({"github": table(time_limit_s=0)}, "time_limit_s must be greater"),
         ({"github": table(time_limit_s="1h")}, "forges.github.time_limit_s: expected `float | null`"),
         ({"github": table(users={"a": {"agent": 7}})}, "forges.github.users.a.agent: expected `str | null`"),
         (
@@ -253,7 +253,7 @@ def test_nothing_but_a_name_means_anything() -> None:
         ([], "forges must be a table"),
     ],
 )
-def test_what_is_wrong_with_a_config_is_named(tables: Any, told: str) -> None:
+def test_an_error_names_what_is_wrong_with_a_config(tables: Any, told: str) -> None:
     with pytest.raises(errors.BadInput) as refusal:
         settings.read_forges({"forges": tables})
     assert told in refusal.value.message and refusal.value.hint == "see docs/forges.md"
@@ -297,3 +297,46 @@ def test_a_secret_from_a_file(tmp_path: Path) -> None:
         }
     )
     assert (of["w"].secret, of["w"].kind) == ("s3", "gitea")
+
+
+# --- deliveries in another order than they were sent
+
+
+def both(body: bytes, updated_at: str, *logins: str) -> Assignment:
+    def change(told: dict[str, Any]) -> None:
+        told["issue"]["updated_at"] = updated_at
+        told["issue"]["assignees"] = [{"login": login} for login in logins]
+
+    return assigned(changed(body, change))
+
+
+@pytest.mark.parametrize(
+    "before, now, overtaken",
+    [
+        ("2026-11-03T10:04:41+01:00", "2026-11-03T10:04:40+01:00", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T10:04:40+01:00", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T09:04:39Z", True),
+        ("2026-11-03T10:04:40+01:00", "2026-11-03T10:04:41+01:00", False),
+        ("", "2026-11-03T10:04:41+01:00", False),
+        ("2026-11-03T10:04:41+01:00", "", False),
+        ("yesterday", "2026-11-03T10:04:41+01:00", False),
+    ],
+)
+def test_a_delivery_that_a_later_one_overtook_starts_nobody_again(
+    before: str, now: str, overtaken: bool
+) -> None:
+    """[A, B] comes first and starts both; [A], which was sent before it, comes too late."""
+    of = forge("forgejo", users={"dev-bot": {"agent": "demo"}, "b": {"agent": "demo"}})
+    first, late = both(FORGEJO, before, "dev-bot", "b"), both(FORGEJO, now, "dev-bot")
+    threads = prompts.threads(of, first)
+    assert isinstance(threads, list)
+    assert prompts.choose_threads(first, threads, []) == threads
+    source = prompts.prompt_request(of, first, threads[0], STAMP).source
+    assert source is not None
+    assert prompts.overtakes(source, late) == overtaken
+    alone = prompts.threads(of, late)
+    assert isinstance(alone, list)
+    chosen = prompts.choose_threads(late, alone, {alone[0].key}, {alone[0].key} if overtaken else ())
+    assert isinstance(chosen, IgnoredDelivery) == overtaken
+    again = prompts.prompt_request(of, late, alone[0], STAMP).source
+    assert again is not None and not prompts.overtakes(again, late), "one alone overtakes nobody"

@@ -169,8 +169,8 @@ async def test_a_failed_make_leaves_no_branch(repo: Path, tmp_path: Path) -> Non
     (repo / ".gitattributes").write_text("file filter=bad\n")
     run(repo, "add", ".")
     run(repo, "commit", "-qm", "filter")
-    run(repo, "config", "filter.bad.smudge", "false")
-    run(repo, "config", "filter.bad.required", "true")
+    run(repo, "config", "--global", "filter.bad.smudge", "false")
+    run(repo, "config", "--global", "filter.bad.required", "true")
     with pytest.raises(errors.BadInput, match="could not make the worktree"):
         await worktree.make(str(repo), SESSION, str(tmp_path / "w"), AT)
     assert branches(repo) == ["main"] and os.listdir(tmp_path / "w") == []

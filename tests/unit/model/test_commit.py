@@ -11,9 +11,9 @@ from holdfast import errors
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit, Decision, decide, prepare
 from holdfast.model.event import NewEvent, Origin
-from holdfast.model.projection import View, replace
+from holdfast.model.projection import View, apply, replace
 from holdfast.model.session import ArchiveNote, Deletion, Session
-from holdfast.model.task import ACTIVE, MAY_BECOME, Owner, Task
+from holdfast.model.task import ACTIVE, MAY_BECOME, Owner, Task, WaitingFor
 from holdfast.model.token import Token, TokenRules
 
 NOW = "2026-01-31T12:00:00.000000Z"
@@ -138,10 +138,40 @@ def test_what_a_seen_token_changes(
     assert len([t for t in after if t.status == "current"]) <= 1
 
 
+WAITING_FOR = WaitingFor("leftovers", "sleep (12) still runs", "2026-01-31T12:00:00.000000Z")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        c.SetStatus(status="waiting"),
+        c.SetStatus(status="failed", waiting_for=WAITING_FOR),
+        c.SetStatus(status="failed", not_before="2026-01-31T12:00:00.000000Z"),
+        c.SetStatus(status="waiting", waiting_for=WAITING_FOR, not_before="tomorrow"),
+        c.SetStatus(status="waiting", waiting_for=WaitingFor("leftovers", "x", "now")),
+    ],
+)
+def test_a_task_waits_for_something_and_only_a_waiting_one_does(change: c.SetStatus) -> None:
+    with pytest.raises(errors.BadInput):
+        decided(View(LIVE, (), {TID: task("queued")}), change, task=TID)
+
+
+def test_what_a_task_waits_for_is_recorded_once_and_gone_when_it_starts() -> None:
+    wait = c.SetStatus(status="waiting", waiting_for=WAITING_FOR, not_before="2026-01-31T12:01:00.000000Z")
+    first = decided(View(LIVE, (), {TID: task("queued")}), wait, task=TID)
+    waiting = first.view.tasks[TID]
+    assert (waiting.status, waiting.waiting_for, waiting.owner) == ("waiting", WAITING_FOR, None)
+    assert decided(first.view, wait, task=TID).drafts == []
+    claim = c.ClaimTask(owner=OWNER, generation=1, lease_until="2026-01-31T12:00:00.000000Z")
+    running = apply(SID, first.view, claim, "2026-01-31T12:00:00.000000Z", TID).tasks[TID]
+    assert (running.status, running.waiting_for, running.not_before) == ("running", None, None)
+
+
 def test_a_status_needs_the_owner_and_the_table() -> None:
     for before, after, owned in itertools.product(MAY_BECOME, MAY_BECOME, (True, False)):
         view = View(LIVE, (), {TID: task(before, generation=3)})
-        change = c.SetStatus(status=after)  # type: ignore[arg-type]
+        waiting_for = WAITING_FOR if after == "waiting" else None
+        change = c.SetStatus(status=after, waiting_for=waiting_for)  # type: ignore[arg-type]
         generation = 3 if owned else None
         if owned != (before in ACTIVE):
             with pytest.raises(errors.Refused):

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.model.task import Owner
 from holdfast.process import identity, psutil_backend
 from tests.crash.spool_support import child, content, until
 
 
-def test_we_are_alive_under_our_own_name() -> None:
-    owner = identity.me()
-    assert (owner.host, owner.pid) == (socket.gethostname(), os.getpid())
-    assert identity.owner_alive(owner) is True
+def test_we_are_alive_on_our_node() -> None:
+    owner = identity.me("node-1")
+    assert (owner.host, owner.pid) == ("node-1", os.getpid())
     assert identity.is_alive(owner.pid, owner.started, owner.boot)
 
 
 @pytest.mark.parametrize("change", [{"started": 1.0}, {"boot": "another"}, {"pid": 2**22 + 1}])
 def test_another_start_boot_or_pid_is_another_process(change: dict[str, float]) -> None:
-    me = identity.me()
-    facts = {"host": me.host, "pid": me.pid, "started": me.started, "boot": me.boot} | change
-    assert identity.owner_alive(Owner(**facts)) is False  # type: ignore[arg-type]
-
-
-def test_another_host_is_unknown_not_dead() -> None:
-    me = identity.me()
-    other = Owner(host=me.host + "x", pid=me.pid, started=me.started, boot=me.boot)
-    assert identity.owner_alive(other) is None
+    me = identity.me("node-1")
+    facts = {"pid": me.pid, "started": me.started, "boot": me.boot} | change
+    assert identity.is_alive(**facts) is False  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("started", [identity.started, psutil_backend.started])

@@ -13,20 +13,26 @@ from holdfast.agents.driver import AgentJob
 from holdfast.home import Home
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.resume import store_evidence
-from holdfast.transcripts.reader import Inspection, SessionRef
+from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptReader
 
 LAST = "76c9a2f0-0000-4000-8000-000000000002"
 
 
+NATIVE = "76c9a2f0-1111-4111-8111-111111111111"
+
+
+def _native(agent: Agent) -> str:
+    return "ses_1" if agent is opencode.AGENT else NATIVE
+
+
 def said(kind: str, text: str, record: str) -> NewEvent:
-    return NewEvent(kind, {"text": text}, origin=Origin("claude", "n1", record))
+    return NewEvent(kind, {"text": text}, origin=Origin("claude", NATIVE, record))
 
 
-class Reader:
+class Reader(TranscriptReader):
     """A store with two turns, of which the last may be cut short."""
 
     agent = "claude"
-    missing = "no_transcript"
 
     def __init__(self, complete: int | None = 1, turns: int = 2, problem: Exception | None = None):
         self._complete, self._turns, self._problem = complete, turns, problem
@@ -40,33 +46,33 @@ class Reader:
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         return iter(())
 
-    def events(self, place: SessionRef) -> Iterator[NewEvent]:
+    def events(self, ref: SessionRef) -> Iterator[NewEvent]:
         yield said("user", "one", "76c9a2f0-0000-4000-8000-000000000000")
         yield said("assistant", "begun", "76c9a2f0-0000-4000-8000-000000000001")
         yield said("assistant", "done", f"{LAST}:1")
         yield said("user", "two", "76c9a2f0-0000-4000-8000-000000000003")
         yield said("assistant", "half", "76c9a2f0-0000-4000-8000-000000000004")
 
-    def inspect(self, place: SessionRef) -> Inspection:
+    def inspect(self, ref: SessionRef) -> Inspection:
         if self._problem is not None:
             raise self._problem
         return Inspection(
             agent="claude",
-            native_id="n1",
-            path=place.path,
+            native_id=NATIVE,
+            path=ref.path,
             sound=True,
             turns=self._turns,
             last_complete=self._complete,
             cwd="/w",
         )
 
-    def files(self, place: SessionRef) -> list[str]:
+    def files(self, ref: SessionRef) -> list[str]:
         return []
 
-    def owners(self, root: str, place: SessionRef) -> list[int]:
+    def owners(self, root: str, ref: SessionRef) -> list[int]:
         return []
 
-    def tools(self, root: str, place: SessionRef) -> list[int]:
+    def tools(self, root: str, ref: SessionRef) -> list[int]:
         return []
 
 
@@ -74,8 +80,15 @@ class Reader:
     "problem", [ValueError("odd"), OSError("gone"), RecursionError("deep"), KeyError("x")]
 )
 def test_a_store_that_cannot_be_read_is_not_sound(home: Home, problem: Exception) -> None:
-    seen = store_evidence.look(claude.AGENT, Reader(problem=problem), {}, home, "n1", [])
+    seen = store_evidence.look(claude.AGENT, Reader(problem=problem), {}, home, NATIVE, [])
     assert not seen.store.sound and [p.code for p in seen.store.problems] == ["store_unreadable"]
+    assert not seen.can_fork
+
+
+def test_an_id_that_the_agent_cannot_have_finds_nothing(home: Home) -> None:
+    """Not even where a file of that name is there."""
+    seen = store_evidence.look(claude.AGENT, Reader(), {}, home, "--dangerously-skip-permissions", [])
+    assert not seen.store.sound and [p.code for p in seen.store.problems] == ["bad_native_id"]
     assert not seen.can_fork
 
 
@@ -92,7 +105,7 @@ def test_a_store_that_cannot_be_read_is_not_sound(home: Home, problem: Exception
     ],
 )
 def test_where_a_copy_ends(home: Home, agent: Agent, complete: int | None, turns: int, expected: Any) -> None:
-    seen = store_evidence.look(agent, Reader(complete, turns), {}, home, "n1", [])
+    seen = store_evidence.look(agent, Reader(complete, turns), {}, home, _native(agent), [])
     assert (seen.can_fork, seen.fork_at) == expected
 
 
@@ -124,7 +137,7 @@ def log(*, second: str = "two") -> list[Event]:
 def test_what_a_copy_leaves_out(
     home: Home, complete: int | None, second: str, cut: str | None, expected: list[tuple[int, bool]]
 ) -> None:
-    seen = store_evidence.look(claude.AGENT, Reader(complete), {}, home, "n1", log(second=second), cut)
+    seen = store_evidence.look(claude.AGENT, Reader(complete), {}, home, NATIVE, log(second=second), cut)
     assert [(gap.seq, gap.cut) for gap in seen.gaps] == expected
 
 
@@ -141,5 +154,5 @@ def test_the_words_that_copy_a_conversation_of_claude() -> None:
         fork_at=LAST,
     )
     words = " ".join(claude.launch(job).argv)
-    assert "--resume old --fork-session" in words and f"--resume-session-at {LAST}" in words
-    assert words.endswith("--session-id new")
+    assert "--resume=old --fork-session" in words and f"--resume-session-at={LAST}" in words
+    assert words.endswith("--session-id=new")

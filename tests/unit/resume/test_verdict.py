@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.resume import rules
+from holdfast.resume import rule_evidence
 from holdfast.resume.environment import Folder, Process
-from holdfast.resume.facts import Ended, Facts
+from holdfast.resume.facts import Archived, Ended, Facts, NotStarted
 from holdfast.resume.log_evidence import Gap
-from holdfast.resume.rules import ROWS, SOUND, row_of
+from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, row_of
 from holdfast.resume.verdict import judge, passes, told, wants_brief
-from holdfast.transcripts.reader import TranscriptProblem
+from holdfast.transcripts.reader import HARMLESS, TranscriptProblem
 from tests.support import verdict_facts as resume_facts
 from tests.support.verdict_facts import but, store
 
@@ -26,7 +26,63 @@ RESET = TranscriptProblem("resume_destroys_history", "it would be reset", {"how"
 # facts, what they come to, the codes of the reasons, a word of the first reason, and whether there is a brief
 CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
     "sound": (resume_facts.SOUND, "resume", ["sound"], "agree", False),
-    "failed with an answer": (but(last=Ended("t1", "failed")), "resume", ["sound"], "agree", False),
+    "failed with an answer": (
+        but(last=Ended("t1", "failed", reason="the agent stopped: refusal")),
+        "resume",
+        ["failed_with_answer"],
+        "did not succeed: the agent stopped: refusal. It is safe to resume",
+        False,
+    ),
+    "not started": (
+        but(not_started=NotStarted("t2", "failed", "claude is not installed")),
+        "resume",
+        ["last_not_started"],
+        "t2, ended as failed before it reached the agent: claude is not installed. It changed nothing",
+        False,
+    ),
+    "adopted": (but(last=None), "resume", ["adopted_sound"], "no task of Holdfast", False),
+    "adopted, stopped by a person": (
+        but(last=None, store=store("interrupted_on_purpose", sound=True)),
+        "fresh",
+        ["interrupted_on_purpose"],
+        "stopped by a person",
+        True,
+    ),
+    "adopted, failed": (
+        but(last=None, store=store("ended_in_api_error", sound=True)),
+        "resume",
+        ["ended_in_api_error"],
+        "It is safe to resume",
+        False,
+    ),
+    "stopped at a terminal behind our task": (
+        but(store=store("interrupted_on_purpose", sound=True)),
+        "fresh",
+        ["interrupted_on_purpose"],
+        "stopped by a person",
+        True,
+    ),
+    "crashed elsewhere": (
+        but(last=None, crashed="hapi archived it: Session crashed"),
+        "fresh",
+        ["crashed_elsewhere"],
+        "Session crashed",
+        True,
+    ),
+    "archived": (
+        but(archived=Archived("ann", "away", "k", "s2")),
+        "resume",
+        ["sound", "archived"],
+        "agree",
+        False,
+    ),
+    "archived, and interrupted": (
+        but(archived=Archived("ann", "away"), last=Ended("t1", "interrupted")),
+        "fresh",
+        ["last_interrupted", "archived"],
+        "t1",
+        True,
+    ),
     "running": (but(waiting=("t2",)), "wait", ["task_running"], "t2", False),
     "not ended": (but(last=Ended("t1", "running")), "wait", ["task_running"], "t1", False),
     "unreachable": (but(last=Ended("t1", "unreachable")), "wait", ["task_running"], "t1", False),
@@ -59,17 +115,17 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
     "cancelled": (but(last=Ended("t1", "cancelled")), "fresh", ["last_cancelled"], "t1", True),
     "failed": (but(last=Ended("t1", "failed", False)), "fresh", ["last_failed"], "t1", True),
     "cancelled and trusted": (
-        but(last=Ended("t1", "cancelled"), trusted=True),
+        but(last=Ended("t1", "cancelled"), trusted=True, trusted_by="ann", trusted_why="looked"),
         "resume",
-        ["sound"],
-        "agree",
+        ["trusted"],
+        "ended as cancelled: no reason was given. It is safe to resume: ann has said so since: looked",
         False,
     ),
     "failed and trusted": (
         but(last=Ended("t1", "failed", False), trusted=True),
         "resume",
-        ["sound"],
-        "",
+        ["trusted"],
+        "ended as failed",
         False,
     ),
     "interrupted and trusted": (
@@ -105,7 +161,13 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
     ),
     "unsound": (but(store=store("odd")), "fresh", ["odd"], "odd", False),
     "unsound without a word": (but(store=store(sound=False)), "fresh", ["store_unsound"], "", False),
-    "harmless": (but(store=store("ended_in_api_error")), "resume", ["sound"], "", False),
+    "failed at a terminal behind our task": (
+        but(store=store("ended_in_api_error")),
+        "resume",
+        ["ended_in_api_error"],
+        "safe",
+        False,
+    ),
     "sound with a remark": (but(store=store("index_stale", sound=True)), "resume", ["sound"], "", False),
     "dangling": (
         but(store=store("dangling_call", dangling=[{"call": "c1", "name": "shell", "input": {}}])),
@@ -195,17 +257,18 @@ def test_each_row(name: str) -> None:
 
 
 def test_every_row_has_a_case_and_a_code_of_its_own() -> None:
-    tested = {row.code for facts, *_ in CASES.values() for row in ROWS if row.shows(facts)}
-    codes = [row.code for row in ROWS]
+    rows = (*ROWS, *SAFE, ARCHIVED)
+    tested = {row.code for facts, *_ in CASES.values() for row in rows if row.shows(facts)}
+    codes = [row.code for row in rows]
     assert tested == set(codes) and len(set(codes)) == len(codes)
     reasons = {code for _, _, codes, _, _ in CASES.values() for code in codes}
-    assert {row_of(code).code for code in reasons} == {*codes, SOUND.code} - {"cut_gap"}
+    assert {row_of(code).code for code in reasons} == {*codes} - {"cut_gap"}
 
 
 def test_every_group_of_problems_has_its_row() -> None:
-    assert set(rules.STORE) <= {row.code for row in ROWS}
-    named = [code for codes in rules.STORE.values() for code in codes]
-    assert len(set(named)) == len(named) and rules.HARMLESS.isdisjoint(named)
+    assert set(rule_evidence.STORE) <= {row.code for row in ROWS}
+    named = [code for codes in rule_evidence.STORE.values() for code in codes]
+    assert len(set(named)) == len(named) and HARMLESS.isdisjoint(named)
 
 
 def test_a_copy_is_made_only_where_every_reason_allows_it() -> None:
@@ -232,7 +295,7 @@ STATUSES = ("queued", "running", "unreachable", "succeeded", "failed", "cancelle
 names = st.text("abc/:4", min_size=1, max_size=6)
 processes = st.lists(st.builds(Process, st.integers(1, 99999), names), max_size=2).map(tuple)
 codes = st.sampled_from(
-    [*(code for group in rules.STORE.values() for code in group), *rules.HARMLESS, "odd", "index_stale"]
+    [*(code for group in rule_evidence.STORE.values() for code in group), *HARMLESS, "odd", "index_stale"]
 )
 problems = st.builds(
     TranscriptProblem,
@@ -259,6 +322,9 @@ facts = st.builds(
     missing=st.booleans(),
     other_protocol=st.sampled_from([None, "stream-json"]),
     trusted=st.booleans(),
+    not_started=st.none() | st.builds(NotStarted, names, st.sampled_from(["failed", "cancelled"])),
+    crashed=st.sampled_from([None, "hapi: Session crashed"]),
+    archived=st.none() | st.builds(Archived, names, names, st.none() | names, st.none() | names),
     proven=st.booleans(),
     failures=st.lists(names, max_size=3).map(tuple),
     store=st.none() | stores,
@@ -291,10 +357,44 @@ def test_nothing_unsafe_is_ever_gone_on_with(found: Facts, fork: bool) -> None:
         assert found.token is not None and found.store is not None and not found.store.dangling
         assert found.proven and found.folder.there and found.elsewhere is None
         assert found.last is None or found.last.status == "succeeded" or found.trusted or found.last.answered
+        _says_only_what_is_true(found, {reason.code for reason in verdict.reasons})
     if verdict.action == "fork":
         assert all(gap.cut for gap in found.gaps), "a copy would lack what was done in a whole turn"
     assert verdict.reasons and all(reason.code and reason.text for reason in verdict.reasons)
     assert verdict == judge(found, fork=fork), "the same facts give the same verdict"
+
+
+def _says_only_what_is_true(found: Facts, said: set[str]) -> None:
+    """Why it is safe: each reason holds, and none but a success is called one."""
+    status = None if found.last is None else found.last.status
+    assert found.store is not None
+    stored = {problem.code for problem in found.store.problems}
+    clean = "ended_in_api_error" not in stored and found.not_started is None
+    assert ("sound" in said) == (status == "succeeded" and clean)
+    assert ("trusted" in said) == (status in ("cancelled", "failed") and found.trusted)
+    assert ("failed_with_answer" in said) == (status == "failed" and not found.trusted)
+    assert ("adopted_sound" in said) == (status is None and "ended_in_api_error" not in stored)
+    assert ("last_not_started" in said) == (found.not_started is not None)
+    assert ("archived" in said) == (found.archived is not None)
+    assert found.crashed is None and said - {"archived"}
+    if "interrupted_on_purpose" in stored:
+        assert found.trusted
+
+
+def test_an_archived_session_names_the_ways_back() -> None:
+    away = but(archived=Archived("ann", "it continues in s2", "k", "s2"))
+    text = judge(away).reasons[-1].text
+    for words in (
+        "by ann: it continues in s2",
+        "`holdfast resume s1 --anyway` brings it back and takes the key k back from session s2",
+        "`holdfast resume s1 --fork`",
+    ):
+        assert words in text, text
+    assert judge(away).reasons[-1].evidence["holder"] == "s2"
+    no_copy = msgspec.structs.replace(away, gaps=(GAP,))
+    assert "--fork" not in judge(no_copy).reasons[-1].text and "--anyway" in judge(no_copy).reasons[-1].text
+    free = msgspec.structs.replace(away, archived=Archived("ann", "", "k", None))
+    assert "takes the key" not in judge(free).reasons[-1].text
 
 
 @given(facts)

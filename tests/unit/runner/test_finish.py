@@ -23,6 +23,12 @@ TABLE = [
     (Facts(OK, 0, True, cancelled_by="ann"), "succeeded"),  # it was quicker than the wish
     (Facts(BAD, 0, True, cancelled_by="ann"), "cancelled"),
     # exit status 0 alone is not success
+    (Facts(None, 1, False, passing=True), "queued"),  # sent once more
+    (Facts(BAD, 1, False, passing=True), "queued"),
+    (Facts(None, 1, False, tries=2, passing=True), "failed"),
+    (Facts(BAD, 1, True, passing=True), "failed"),  # it had taken the prompt
+    (Facts(None, 1, True, passing=True), "interrupted"),
+    (Facts(None, 1, False, cancelled_by="ann", passing=True), "cancelled"),
     (Facts(None, 0, True), "interrupted"),
     (Facts(None, 1, True), "interrupted"),
     (Facts(None, 137, True), "interrupted"),
@@ -61,6 +67,7 @@ def test_only_the_agents_own_word_is_success_and_a_taken_prompt_is_never_run_aga
     status = ending(facts).status
     assert (status == "succeeded") == (facts.final is not None and facts.final.ok)
     if status == "queued":
-        assert not facts.accepted and facts.final is None and facts.cancelled_by is None
+        assert not facts.accepted and facts.cancelled_by is None
+        assert facts.final is None or facts.passing
     if status == "interrupted":
         assert facts.final is None and facts.accepted

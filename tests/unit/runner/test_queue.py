@@ -27,6 +27,12 @@ def test_one_at_a_time_per_session_and_per_agents_limit_without_holding_up_other
     assert startable(queued, waiting("t0/s1/a"), 9, lambda _: None) == ["t3", "t4"]
 
 
+def test_what_is_held_takes_no_slot_and_keeps_its_place_in_its_session() -> None:
+    queued = waiting("t1/s1/a", "t2/s1/a", "t3/s3/a", "t4/s4/b")
+    assert startable(queued, [], 2, lambda _: None, held={"t1"}) == ["t3", "t4"]
+    assert startable(queued, [], 1, lambda _: None, held={"t1", "t3"}) == ["t4"]
+
+
 ANY = st.lists(
     st.tuples(st.integers(0, 5), st.sampled_from("ab")).map(lambda p: Waiting("", f"s{p[0]}", p[1])),
     max_size=12,

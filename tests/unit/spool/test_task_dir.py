@@ -138,6 +138,19 @@ def test_an_agent_that_does_not_listen_has_an_empty_stdin(tmp_path: Path, shell:
         assert spool.relay() is None
 
 
+def test_the_whole_stdin_of_an_agent_that_does_not_listen_comes_from_a_file_and_ends(
+    tmp_path: Path, shell: str
+) -> None:
+    with running(str(tmp_path)) as run:
+        run.spool.make({}, b"the prompt\nin two lines")
+        run.shim = run.spool.start(
+            ("sh", "-c", "cat; echo; tr '\\0' ' ' </proc/$PPID/cmdline"), run.env(), "/", False
+        )
+        assert run.ended() == 0
+        said = content(run.spool.stdout)
+        assert said.startswith(b"the prompt\nin two lines\n") and said.count(b"the prompt") == 1
+
+
 def test_lines_sent_before_and_after_the_start_arrive_and_the_end_too(tmp_path: Path, shell: str) -> None:
     with running(str(tmp_path)) as run:
         run.spool.make({})
@@ -191,7 +204,7 @@ def test_where_there_is_no_proc_the_pid_alone_is_recorded(tmp_path: Path) -> Non
     spool.make({})
     with open(spool.agent_file, "w") as file:
         file.write(f"{os.getpid()}\n")
-    me = identity.me()
+    me = identity.me("here")
     monkey = pytest.MonkeyPatch()
     with monkey.context() as patch:
         patch.setattr(identity, "started", lambda _: os.stat(spool.agent_file).st_mtime - 5)

@@ -15,6 +15,7 @@ from holdfast.model.event import NewEvent
 from holdfast.store import readonly, reads
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
+from holdfast.store.sqlite import store as sqlite_store
 from holdfast.store.store import BaseStore
 from tests.conftest import REGISTRY
 
@@ -64,10 +65,13 @@ def target(fd: int) -> str:
         return ""
 
 
-async def test_the_hub_reports_a_read_error_as_such_and_recovers(home: Home) -> None:
+async def test_the_hub_reports_a_read_error_as_such_and_recovers(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "READERS", 1)  # so that one connection makes both reads
     session = await fill(home)
     async with opened(home) as store:
-        assert (await store.session(session)).id == session
+        assert len(await store.events(session, 0, 1)) == 1  # the thread for long reads has its connection
         with failing_disk(home.database), pytest.raises(errors.DiskFull) as failed:
             await store.events(session, 0, EVENTS)
         assert "disk I/O error" in failed.value.message
@@ -77,7 +81,7 @@ async def test_the_hub_reports_a_read_error_as_such_and_recovers(home: Home) -> 
 async def test_a_command_reports_the_same_error(home: Home) -> None:
     session = await fill(home)
     async with opened(home):  # so that there is a WAL, and the window keeps its connection
-        with readonly.Window(home, Location("sqlite", home.database)) as window:
+        with readonly.StoreWatcher(home, Location("sqlite", home.database)) as window:
             window.ask(lambda sql: reads.session(sql, session))
             with failing_disk(home.database), pytest.raises(errors.DiskFull) as failed:
                 window.ask(lambda sql: reads.log(sql, session, 0, EVENTS))

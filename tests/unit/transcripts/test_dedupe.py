@@ -111,3 +111,16 @@ def test_what_was_cut_off_here_meets_as_much_of_it_and_not_more() -> None:
     whole = said("I was about to go", "1")
     assert missing([cut], [whole]) == [whole]
     assert missing([cut], [said("I was", "1"), said("I was", "2")]) == [said("I was", "2")]
+
+
+@given(st.lists(st.text(min_size=1, max_size=5), min_size=2, max_size=6))
+def test_a_block_that_the_log_has_in_parts_meets_the_whole_one(texts: list[str]) -> None:
+    parts = [
+        NewEvent(
+            "assistant", {"text": text, "part": number, **({"more": True} if number < len(texts) else {})}
+        )
+        for number, text in enumerate(texts, 1)
+    ]
+    whole = said("".join(texts), "1")
+    assert missing(parts, [whole, said("and more", "2")]) == [said("and more", "2")]
+    assert missing(parts[:-1], [whole]) == [whole]

@@ -1,4 +1,4 @@
-"""The Agent Client Protocol, spoken over files: the JSON-RPC side is ours and survives a restart."""
+"""The Agent Client Protocol over files: our side of JSON-RPC survives a restart."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.agents.base import Agent, AgentLaunch
-from holdfast.agents.driver import AgentJob
+from holdfast.agents.driver import AgentJob, Driver
 from holdfast.errors import BadInput
 
 
+def make_driver(job: AgentJob) -> Driver:
+    """The driver of every ACP agent, imported when a task needs it."""
+    from holdfast.agents.acp.driver import AcpDriver
+
+    return AcpDriver(job)
+
+
 def launch(job: AgentJob) -> AgentLaunch:
-    """Its command as it is written, and what the config adds."""
+    """The command as configured, plus the extra arguments of the config."""
     return AgentLaunch((*job.program, *job.args))
 
 
 def entry(name: str, table: Mapping[str, Any]) -> Agent:
-    """The entry of `[agents.NAME]`: `command` is its whole command line, `title` its name for people.
+    """The entry of `[agents.NAME]`: `command` is the whole command line, `title` the display name.
 
-    Its id, its store and its traps are not known; `env` and the rest are settings, as for any agent.
+    Its id format, its store and its traps are unknown; `env` and the rest are settings as for any agent.
     """
     title, command = table.get("title", name), table.get("command", ())
     if not isinstance(title, str) or not title:
@@ -29,7 +36,7 @@ def entry(name: str, table: Mapping[str, Any]) -> Agent:
         name=name,
         title=title,
         protocols=("acp",),
-        driver="acp",
-        install=f'say how it is started: [agents.{name}] command = ["…"] in config.toml',
+        driver=make_driver,
+        install=f'set its command line: [agents.{name}] command = ["…"] in config.toml',
         launch=launch,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -94,7 +93,7 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line(session)
     else:
-        print(f"{session['id']} {given.verb.told}")
+        output.text(f"{session['id']} {given.verb.told}")
     return 0
 
 
@@ -115,5 +114,5 @@ async def _delete(store: BaseStore, session: str, by: str, reason: str) -> Sessi
 def _deleted(session: S, problem: str | None) -> S:
     """A deleted session; why its worktree stays is told."""
     if problem:
-        print(f"holdfast: {problem}", file=sys.stderr)
+        output.note(f"holdfast: {problem}")
     return session

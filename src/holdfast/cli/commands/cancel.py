@@ -34,7 +34,7 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line({"task": task, "status": status})
     else:
-        print(f"task {task} {TOLD.get(status, 'was asked to stop')}")
+        output.text(f"task {task} {TOLD.get(status, 'was asked to stop')}")
     return 0
 
 

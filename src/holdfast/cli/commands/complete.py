@@ -28,8 +28,8 @@ def run(given: argparse.Namespace) -> int:
     """Print the candidates that begin like the last word."""
     words = given.words or [""]
     for word, about in candidates(words[:-1], words[-1], given):
-        if word.startswith(words[-1]):
-            output.text(f"{word}\t{output.plain(about)}")
+        if word.startswith(words[-1]) and word.isprintable():
+            output.prepared(f"{word}\t{output.plain(about)}")
     return 0
 
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli import common
+from holdfast.cli import common, output
 
 # Each asks `holdfast complete` with the words up to the cursor, and offers the lines that it prints.
 SCRIPTS = {
     "bash": """\
 _holdfast() {
-    local line="${COMP_LINE:0:COMP_POINT}" last IFS
+    local line="${COMP_LINE:0:COMP_POINT}" last before word IFS
     local -a words
     IFS=' ' read -ra words <<< "$line"
     [[ $line == *' ' ]] && words+=("")
     last=${words[${#words[@]}-1]}
-    IFS=$'\\n'
-    COMPREPLY=($(holdfast complete -- "${words[@]:1}" 2>/dev/null | cut -f 1))
-    [ ${#COMPREPLY[@]} -gt 0 ] || compopt -o default 2>/dev/null
     # Bash takes a colon for the end of a word, and keys have colons.
-    COMPREPLY=("${COMPREPLY[@]#"${last%"${last##*:}"}"}")
+    before=${last%"${last##*:}"}
+    COMPREPLY=()
+    # A key is whatever others named it: it is quoted, or Bash would run what is in it.
+    while IFS=$'\\t' read -r word _; do
+        printf -v word %q "${word#"$before"}"
+        COMPREPLY+=("$word")
+    done < <(holdfast complete -- "${words[@]:1}" 2>/dev/null)
+    [ ${#COMPREPLY[@]} -gt 0 ] || compopt -o default 2>/dev/null
 }
 complete -F _holdfast holdfast
 """,
@@ -61,5 +65,5 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Print the script."""
-    print(SCRIPTS[given.shell], end="")
+    output.prepared(SCRIPTS[given.shell].removesuffix("\n"))
     return 0

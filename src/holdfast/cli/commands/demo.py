@@ -36,5 +36,5 @@ def run(given: argparse.Namespace) -> int:
             try:
                 input()
             except (KeyboardInterrupt, EOFError):
-                print()
+                output.text("")
     return 0

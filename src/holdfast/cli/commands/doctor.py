@@ -188,7 +188,7 @@ def _undo(given: argparse.Namespace, home: Home) -> int:
     else:
         for item in receipt.items:
             output.text(f"as it was: {item.path}")
-        print(f"{receipt.id} is undone")
+        output.text(f"{receipt.id} is undone")
     return 0
 
 
@@ -214,14 +214,14 @@ def _show(found: Diagnosis, given: argparse.Namespace) -> None:
         output.json_line(found.as_json())
         return
     if not found.shown:
-        print("nothing is wrong")
+        output.text("nothing is wrong")
         return
     show(found)
     if not found.plan:
         return
     words = ["holdfast", "doctor", *(["self"] if given.path is None else [found.target, given.path])]
     words += [word for choice in given.choose for word in ("--choose", choice)]
-    print(f"to mend that: {shlex.join([*words, '--apply', found.fingerprint])}")
+    output.text(f"to mend that: {shlex.join([*words, '--apply', found.fingerprint])}")
     if given.path is not None and (signs := _patient(given, found.target).running()):
         output.text(f"but {found.target} is running: {'; '.join(signs)}; end it first")
 
@@ -236,9 +236,9 @@ def _show_receipt(receipt: Receipt, as_json: bool) -> None:
         output.text(f"  kept: {path}")
     for problem in receipt.problems:
         output.text(f"FAILED {problem}")
-    print(f"{len(receipt.actions)} repaired, {len(receipt.problems)} failed")
+    output.text(f"{len(receipt.actions)} repaired, {len(receipt.problems)} failed")
     if receipt.sealed is None:
-        print(f"to take it back: holdfast doctor --undo {receipt.id}")
+        output.text(f"to take it back: holdfast doctor --undo {receipt.id}")
 
 
 @contextmanager

@@ -33,7 +33,10 @@ def run(given: argparse.Namespace) -> int:
     for seq, event in enumerate(reader.events(place), 1):
         body = text(event.body)
         read += len(body)
-        output.text(_line(seq, event, body) if given.json else teller.line(_row(seq, event, body)))
+        if given.json:
+            output.json_text(_line(seq, event, body))
+        else:
+            output.text(teller.line(_row(seq, event, body)))
         bar.at(read, f"{seq} events")
     bar.end()
     return 0

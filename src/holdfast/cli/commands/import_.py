@@ -6,8 +6,6 @@ import argparse
 import asyncio
 import fcntl
 import os
-import socket
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +16,7 @@ from holdfast.cli.output import Bar
 from holdfast.home import Home
 from holdfast.runner.context import Context
 from holdfast.runner.service import opened
-from holdfast.transcripts.importer import Came, TranscriptImport, adopt_all
+from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, import_sessions
 from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
 Json = dict[str, Any]
@@ -50,9 +48,9 @@ def run(given: argparse.Namespace) -> int:
     else:
         here = len(adopted) - len(new)
         sessions, records = output.many(len(new), "session"), output.many(events, "event")
-        print(f"{sessions} adopted, {here} already here, {records} added")
+        output.text(f"{sessions} adopted, {here} already here, {records} added")
     for problem in failed:
-        print(f"holdfast: {problem['path']}: {problem['message']}", file=sys.stderr)
+        output.note(f"holdfast: {problem['path']}: {problem['message']}")
     return 1 if failed else 0
 
 
@@ -85,11 +83,19 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                 known = {found.name: found for found in context.registry.agents}
                 return known[agent].protocols[0] if agent in known else None
 
+            def is_native_id(agent: str, native_id: str) -> bool:
+                known = {found.name: found for found in context.registry.agents}
+                return agent not in known or known[agent].is_native_id(native_id)
+
             for name in given.names or [given.store_path or os.environ.get("HAPI_HOME", "~/.hapi")]:
                 path = database_path(name)
                 bar = Bar("importing", 0)
                 async for session, came in import_install(
-                    context.store, path, host=socket.gethostname(), protocol=protocol
+                    context.store,
+                    path,
+                    host=context.node.id,
+                    protocol=protocol,
+                    is_native_id=is_native_id,
                 ):
                     bar.at(0, session)
                     if isinstance(came, TranscriptImport):
@@ -157,7 +163,7 @@ def _alone(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("holdfast: waiting for another import into this home", file=sys.stderr, flush=True)
+            output.note("holdfast: waiting for another import into this home")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
@@ -170,12 +176,17 @@ async def _adopt(context: Context, reader: TranscriptReader, places: list[Sessio
     def protocol(place: SessionRef) -> str | None:
         return context.registry.get(place.agent).protocol_of(place.form)
 
-    host = socket.gethostname()
-    came = await adopt_all(context.store, reader, places, host=host, protocol=protocol)
+    def check_id(place: SessionRef) -> None:
+        context.registry.get(place.agent).check_native_id(place.native_id)
+
+    host = context.node.id
+    came = await import_sessions(
+        context.store, reader, places, host=host, protocol=protocol, check_id=check_id
+    )
     return [_told(place, one) for place, one in zip(places, came, strict=True)]
 
 
-def _told(place: SessionRef, came: Came) -> Json:
+def _told(place: SessionRef, came: ImportOutcome) -> Json:
     if isinstance(came, TranscriptImport):
         return {"native_id": place.native_id, **came._asdict()}
     message = came.message if isinstance(came, errors.HoldfastError) else str(came)

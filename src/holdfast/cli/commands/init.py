@@ -29,10 +29,14 @@ def run(given: argparse.Namespace) -> int:
 
         output.json_line({"home": home.path, "report": msgspec.to_builtins(report)})
         return 0
-    print(f"home   {home.path}")
-    print(f"store  {location.address.split('@')[-1]}, {output.many(report.sessions, 'session')}")
+    output.text(f"home   {home.path}")
+    output.text(f"store  {location.address.split('@')[-1]}, {output.many(report.sessions, 'session')}")
     for done in report.done:
         output.text(f"healed {done.subject}: {done.code}, {done.result}")
+    for left in report.unhealed:
+        output.text(f"not healed {left.subject}: {left.code}, {left.text}")
+    for problem in report.problems:
+        output.text(f"not healed: {problem}")
     return 0
 
 

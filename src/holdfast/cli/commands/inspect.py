@@ -7,7 +7,7 @@ import argparse
 import msgspec
 
 from holdfast.cli import common, native_args, output
-from holdfast.transcripts.inspect import examine
+from holdfast.transcripts.inspect import inspect_session
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -21,13 +21,13 @@ def run(given: argparse.Namespace) -> int:
     """Print what was found; looking changes nothing."""
     reader, root = native_args.reader_of(given)
     home, _ = common.place(given)
-    found = examine(reader, root, given.name, home)
+    found = inspect_session(reader, root, given.name, home)
     if given.json:
         output.json_line(msgspec.to_builtins(found))
         return 0
-    print(f"{found.native_id}  {'sound' if found.sound else 'NOT SOUND'}  {found.path or '(no file)'}")
+    output.text(f"{found.native_id}  {'sound' if found.sound else 'NOT SOUND'}  {found.path or '(no file)'}")
     complete = "none" if found.last_complete is None else found.last_complete
-    print(f"{found.turns} turns, last complete: {complete}")
+    output.text(f"{found.turns} turns, last complete: {complete}")
     for problem in found.problems:
         output.text(f"  {problem.code}: {output.plain(problem.text)}")
     for call in found.dangling:

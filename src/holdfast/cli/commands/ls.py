@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import common, output
+from holdfast.cli import common, output, render
 from holdfast.store import reads
 from holdfast.store.readonly import ask
 
@@ -32,7 +32,7 @@ def run(given: argparse.Namespace) -> int:
     """Print the list."""
     home, location = common.place(given)
 
-    async def question(sql: Sql) -> tuple[list[dict[str, Any]], str | None]:
+    async def question(sql: Sql) -> tuple[list[dict[str, Any]], str | None, list[dict[str, Any]]]:
         asking = {asked["session"] for asked in await reads.asked(sql)}
         found, more = await reads.sessions(
             sql,
@@ -44,14 +44,15 @@ def run(given: argparse.Namespace) -> int:
             before=given.before,
             limit=max(1, given.limit),
         )
-        return [{**s, "asks": s["id"] in asking} for s in found], more
+        waiting = await reads.latest_tasks(sql, status="waiting", limit=reads.PAGE)
+        return [{**s, "asks": s["id"] in asking} for s in found], more, waiting
 
-    found, next_page = ask(home, location, question)
+    found, next_page, waiting = ask(home, location, question)
     if given.json:
         output.json_line(found)
         return 0
     if not found:
-        print("no sessions" + ("" if given.empty else " (--empty also shows those without a word)"))
+        output.text("no sessions" + ("" if given.empty else " (--empty also shows those without a word)"))
         return 0
     output.table(
         ("ID", "AGENT", "STATE", "TASK", "WHEN", "EVENTS", "KEY", "TITLE"),
@@ -69,6 +70,10 @@ def run(given: argparse.Namespace) -> int:
             for s in found
         ],
     )
+    listed = {s["id"] for s in found}
+    for task in reversed(waiting):
+        if task["session"] in listed:
+            output.text(f"{task['session']} waits: {output.plain(render.waits(task))}")
     if next_page:
-        print(f"more: holdfast ls --before {next_page}")
+        output.text(f"more: holdfast ls --before {next_page}")
     return 0

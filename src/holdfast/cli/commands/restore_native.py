@@ -15,7 +15,7 @@ from holdfast.cli.open_store import changing
 from holdfast.home import Home
 from holdfast.model.token import Token
 from holdfast.transcripts.backups import BackupDifference, TranscriptBackup
-from holdfast.transcripts.reader import NotBackedUp, TranscriptReader
+from holdfast.transcripts.reader import TranscriptReader
 
 WORTH = {"missing": "is gone", "shrunk": "was cut", "rewritten": "was rewritten"}
 
@@ -35,7 +35,7 @@ def restore(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line(done)
     elif not done:
-        print("nothing is missing or cut")
+        output.text("nothing is missing or cut")
     return 0
 
 
@@ -70,7 +70,7 @@ def _native(home: Home, registry: AgentRegistry, token: Token) -> TranscriptBack
 
 
 def _why(natives: list[TranscriptBackup]) -> str:
-    told = [native.reader.uncopied for native in natives if isinstance(native.reader, NotBackedUp)]
+    told = [native.reader.not_backed_up for native in natives if native.reader.not_backed_up]
     return told[0] if told else "one is made before each resume and after each task"
 
 

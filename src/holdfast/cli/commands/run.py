@@ -14,7 +14,7 @@ from holdfast.cli import send as sending
 from holdfast.cli.common import who
 from holdfast.cli.render import Teller
 from holdfast.store import reads
-from holdfast.store.readonly import Window
+from holdfast.store.readonly import StoreWatcher
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -44,6 +44,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Queue it and follow it to its end; the exit status tells how it ended."""
+    common.check_utf8("the folder", os.path.abspath(given.cwd) if given.cwd else sending.here() or "")
     return sending.send(
         given,
         agent=given.agent,
@@ -58,7 +59,7 @@ def run(given: argparse.Namespace) -> int:
 def follow(home: Home, location: Location, session: str, task: str, as_json: bool) -> int:
     """Print what a task does until it has ended; Ctrl-C leaves it running."""
     if not as_json:
-        print(f"task {task} of session {session}", file=sys.stderr)
+        output.note(f"task {task} of session {session}")
     try:
         ended = _follow(home, location, session, task, as_json)
     except KeyboardInterrupt:
@@ -70,7 +71,7 @@ def follow(home: Home, location: Location, session: str, task: str, as_json: boo
         return 0
     stderr = str(outcome.get("stderr") or "").strip()
     if stderr and not as_json:
-        print("\n".join(f"  {output.plain(line)}" for line in stderr.splitlines()[-20:]), file=sys.stderr)
+        output.note("\n".join(f"  {line}" for line in stderr.splitlines()[-20:]))
     hint = outcome.get("hint") or f"`holdfast log {session}` shows all of it"
     raise ENDED[ended["status"]](
         f"task {task} {ended['status']}: {ended['reason']}", hint=hint, task=task, session=session
@@ -86,7 +87,7 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
         state = (await reads.session_row(sql, session))["state"]
         return await reads.log(sql, session, after), await reads.task(sql, task), state
 
-    with Window(home, location) as window:
+    with StoreWatcher(home, location) as window:
         while True:
             rows, now, state = window.ask(page)
             for row in rows:
@@ -94,14 +95,14 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
                 if row[3] != task:
                     continue
                 if as_json:
-                    output.text(reads.event_json(row))
+                    output.json_text(reads.event_json(row))
                 elif (shown := teller.told(row)) is not None:
-                    output.text(shown)
+                    output.prepared(shown)
             sys.stdout.flush()
             if not rows and now["status"] in ("succeeded", *ENDED):
                 return now
             if not rows:
-                if now["status"] == "queued" and state != "live":
+                if now["status"] in ("queued", "waiting") and state != "live":
                     raise errors.IllegalChange(
                         f"session {session} is {state}; its prompt waits there", task=task
                     )
@@ -110,10 +111,9 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
 
 
 def _detach(home: Home, location: Location, session: str, task: str) -> int:
-    print(
+    output.note(
         f"\ndetached; the task goes on. `holdfast log -f {session}` comes back to it, "
-        f"Ctrl-C once more cancels it",
-        file=sys.stderr,
+        f"Ctrl-C once more cancels it"
     )
     try:
         time.sleep(AGAIN_S)
@@ -121,5 +121,5 @@ def _detach(home: Home, location: Location, session: str, task: str) -> int:
         from holdfast.cli.commands.cancel import cancel
 
         cancel(home, location, task, who())
-        print(f"task {task} was asked to stop", file=sys.stderr)
+        output.note(f"task {task} was asked to stop")
     return 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import common, output
+from holdfast.cli import common, output, render
 from holdfast.store import reads
 from holdfast.store.readonly import ask
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from holdfast.store.location import Location
     from holdfast.store.sql import Sql
 
+LATEST = 1000  # tasks in the JSON; the header counts all of them
+SHOWN = 100  # tasks that are printed
 FIELDS = ("id", "title", "agent", "key", "state", "cwd", "host", "created_at", "updated_at", "events")
 
 
@@ -33,7 +35,7 @@ def run(given: argparse.Namespace) -> int:
         return {
             "session": await reads.session(sql, session),
             "tokens": await reads.tokens(sql, session),
-            "tasks": await reads.tasks(sql, session=session),
+            "tasks": (await reads.latest_tasks(sql, session=session, limit=LATEST))[::-1],
         }
 
     found = ask(home, location, question)
@@ -82,6 +84,12 @@ def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None
         why = f": {token['reason']}" if token["reason"] else ""
         shown = f"{token['native_id']} ({token['agent']}{protocol}, {token['status']}{why})"
         output.text(f"{'token':<13} {output.plain(shown)}")
-    for task in tasks:
+    left_out = session["tasks"] - len(tasks[-SHOWN:])
+    if left_out > 0:
+        more = f"{left_out} earlier tasks; `holdfast tasks --session {session['id']} -n {session['tasks']}`"
+        output.text(f"{'task':<13} {more} lists all")
+    for task in tasks[-SHOWN:]:
         shown = f"{task['id']} {task['status']}, prompt {task['delivery']}: {task['prompt']}"
         output.text(f"{'task':<13} {output.plain(shown)[:200]}")
+        if task["waiting_for"]:
+            output.text(f"{'waits':<13} {output.plain(render.waits(task))}")

@@ -12,7 +12,16 @@ from holdfast.store.readonly import ask
 if TYPE_CHECKING:
     from holdfast.store.sql import Sql
 
-STATUSES = ("queued", "running", "unreachable", "succeeded", "failed", "cancelled", "interrupted")
+STATUSES = (
+    "queued",
+    "waiting",
+    "running",
+    "unreachable",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "interrupted",
+)
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -49,7 +58,7 @@ def run(given: argparse.Namespace) -> int:
         output.json_line(found)
         return 0
     if not found:
-        print("no tasks")
+        output.text("no tasks")
         return 0
     output.table(
         ("TASK", "SESSION", "STATUS", "PROMPT IS", "WHEN", "WHY", "PROMPT"),
@@ -66,8 +75,11 @@ def run(given: argparse.Namespace) -> int:
             for t in found
         ],
     )
+    for t in found:
+        if t["waiting_for"]:
+            output.text(f"{t['id']} waits: {output.plain(render.waits(t))}")
     if asking := [t["id"] for t in found if t["asks"]]:
-        print(f"{len(asking)} wait for your answer: holdfast answer TASK allow|deny")
+        output.text(f"{len(asking)} wait for your answer: holdfast answer TASK allow|deny")
     return 0
 
 

@@ -29,7 +29,7 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line(told)
     else:
-        print(
+        output.text(
             f"{told['session']} is trusted after {told['task']}; see `holdfast verdict` for what else counts"
         )
     return 0

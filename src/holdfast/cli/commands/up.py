@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -56,8 +55,8 @@ def run(given: argparse.Namespace) -> int:
         if not given.json:
             looking.append(asyncio.create_task(_tell_adoptable(door)))
 
+    _log_to_stderr()
     home.make()
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     with ExitStack() as held:
         try:
@@ -71,6 +70,20 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
+class _CleanFormatter(logging.Formatter):
+    """The log may be a terminal, and what it tells may hold anything."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record, its traceback included."""
+        return output.clean(super().format(record))
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_CleanFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
 async def _tell_adoptable(door: Door) -> None:
     """Say whose sessions could be adopted, once that is known."""
     try:
@@ -80,26 +93,24 @@ async def _tell_adoptable(door: Door) -> None:
     for one in found:
         what = output.many(one.sessions, "session")
         told = f"{what} not here yet; `holdfast import {one.agent}` or the page adopts them"
-        print(f"holdfast: {one.agent}: {told}", file=sys.stderr)
+        output.note(f"holdfast: {one.agent}: {told}")
 
 
 def _tell(given: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
-    """Say where it is, and what was put right."""
+    """Say where it is, and which tasks have ended; what was healed is in the log, on the same stderr."""
     from holdfast.hub import auth
 
     healed = hub.healed
     if given.json:
-        print(json.dumps({"url": door.url, "token": door.token, "pid": os.getpid()}), flush=True)
+        output.json_line({"url": door.url, "token": door.token, "pid": os.getpid()})
+        sys.stdout.flush()
         return
     if healed is not None:
-        for done in healed.done:
-            print(f"holdfast: healed {done.subject}: {done.code}, {done.result}", file=sys.stderr)
-        for problem in healed.problems:
-            print(f"holdfast: not healed: {problem}", file=sys.stderr)
         for one in healed.settled:
-            print(output.settled(one.task, one.session, one.status, one.reason), file=sys.stderr)
+            output.note(output.settled(one.task, one.session, one.status, one.reason))
     if not auth.is_loopback(host):
-        print(f"holdfast: others can reach {host}; they need the token in this address", file=sys.stderr)
-    print(f"{door.url}/?token={door.token}", flush=True)
+        output.note(f"holdfast: others can reach {host}; they need the token in this address")
+    output.text(f"{door.url}/?token={door.token}")
+    sys.stdout.flush()
     if sys.stderr.isatty():
-        print("holdfast: open that in a browser; Ctrl-C ends the hub, the agents go on", file=sys.stderr)
+        output.note("holdfast: open that in a browser; Ctrl-C ends the hub, the agents go on")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
 
 from holdfast import config, settings
+from holdfast import node as nodes
 from holdfast.agents.discovery import find, version
 from holdfast.agents.registry import AgentRegistry
 from holdfast.cli import common, output
 from holdfast.home import Home
 from holdfast.model.event import Event
 from holdfast.model.session import Session
-from holdfast.model.task import Task
+from holdfast.model.task import OpenTask, Task
 from holdfast.model.token import Token
 from holdfast.resume.facts import Place, gather
 from holdfast.resume.verdict import Verdict, judge
@@ -46,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         output.json_line(msgspec.to_builtins(found))
         return 0
-    print(f"{found.action}  session {found.session}, token {found.token or 'none'}")
+    output.text(f"{found.action}  session {found.session}, token {found.token or 'none'}")
     for reason in found.reasons:
         output.text(f"  {reason.code}: {output.plain(reason.text)}")
     return 0
@@ -61,7 +61,9 @@ async def verdict(
     written = config.load(home)
     agent = AgentRegistry.from_config(written.get("agents", {})).get((await reading.session(session)).agent)
     env = {**os.environ, **settings.read(written).of(agent.name).env}
-    facts = await gather(reading, agent, Place(home, env, socket.gethostname()), session)
+    facts = await gather(
+        reading, agent, Place(home, env, nodes.read(home, private=location.kind == "sqlite")), session
+    )
     if whole and (program := find(agent, written.get("agents", {}).get(agent.name, {}), os.environ)):
         facts = msgspec.structs.replace(facts, version=version(program))
     return judge(facts, fork=fork)
@@ -90,10 +92,27 @@ class Reading:
         """The lineage."""
         return [rows.as_token(row) for row in await self.answer(lambda sql: reads.tokens(sql, session))]
 
-    async def tasks(self, *, session: str = "", status: str = "", limit: int = 1000) -> list[Task]:
-        """The tasks of a session, in order."""
-        found = await self.answer(lambda sql: reads.tasks(sql, session=session, status=status, limit=limit))
+    async def task(self, task: str) -> Task:
+        """One task."""
+        return rows.as_task(await self.answer(lambda sql: reads.task(sql, task)))
+
+    async def open_tasks(self, session: str) -> list[OpenTask]:
+        """The tasks of a session that have not ended."""
+        found = await self.answer(lambda sql: reads.open_tasks(sql, session))
+        return [msgspec.convert(row, OpenTask) for row in found]
+
+    async def started_tasks(self, session: str, *, but: str = "", limit: int = 1) -> list[Task]:
+        """The last tasks of a session that reached the agent, or may have; the latest first."""
+        found = await self.answer(lambda sql: reads.started_tasks(sql, session, but=but, limit=limit))
         return [rows.as_task(view) for view in found]
+
+    async def has_unsuccessful(self, session: str) -> bool:
+        """Whether any task of a session was interrupted, cancelled or failed."""
+        return await self.answer(lambda sql: reads.has_unsuccessful(sql, session))
+
+    async def key_holder(self, key: str) -> str | None:
+        """The live session that has the key."""
+        return await self.answer(lambda sql: reads.key_holder(sql, key))
 
     async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:
         """A page of its log."""

@@ -1,9 +1,9 @@
-"""The doctor over HTTP: findings and a plan, and doing what a plan says."""
+"""The doctor over HTTP: findings and a plan, applying the plan, and undoing it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from litestar import get, post
@@ -12,75 +12,26 @@ from litestar.response.base import ASGIResponse
 
 from holdfast import errors
 from holdfast.doctor import operation, own_home
-from holdfast.doctor.plan import DoctorFinding
+from holdfast.doctor.plan import DiagnosisReport
+from holdfast.doctor.receipts import ReceiptReport, UndoneReceipt
 from holdfast.hub import subcommand
 from holdfast.hub.api.responses import TheHub, fails, json, told
 
 Target = Literal["self", "hapi", "hermes"]
-OF_THE_FILE = ("database_damaged", "database_empty", "database_missing")  # what only a new database mends
+# Only a new database repairs these.
+DATABASE_CODES = ("database_damaged", "database_empty", "database_missing")
 
 
-class Found(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be."""
-
-    id: str
-    code: str
-    subject: str
-    text: str
-    safe: bool
-    action: str | None
-    evidence: dict[str, Any]
-
-
-class Planned(msgspec.Struct, frozen=True):
-    """What is done about a finding."""
-
-    finding: str
-    action: str
-
-
-class Diagnosis(msgspec.Struct, frozen=True):
-    """What was seen, what would be done about it, and the name of the state that was seen."""
-
-    target: str
-    path: str
-    findings: list[Found]
-    plan: list[Planned]
-    fingerprint: str
-
-
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The plan that is meant."""
+class ApplyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The plan to apply."""
 
     fingerprint: str
     target: Target = "self"
     path: str | None = None
 
 
-class Receipt(msgspec.Struct, frozen=True):
-    """What was done, and how it can be undone."""
-
-    target: str
-    path: str
-    receipt: str
-    at: str
-    fingerprint: str
-    done: list[Planned]
-    kept: list[str]
-    touched: list[str]
-    problems: list[str]
-    undo: str | None
-    sealed: str | None
-
-
-class Undone(Receipt, frozen=True):
-    """The receipt of what is as it was again."""
-
-    undone: bool
-
-
-class Undo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The operation that is meant."""
+class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The repair to undo."""
 
     receipt: str
 
@@ -88,68 +39,68 @@ class Undo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @get(
     "/api/doctor",
     operation_id="diagnose",
-    summary="What is wrong with our home or another tool's, and what would mend it",
-    responses={**told(200, Diagnosis), **fails(404, 409)},
+    summary="What is wrong with this home or another tool's, and the plan to repair it",
+    responses={**told(200, DiagnosisReport), **fails(404, 409)},
 )
 async def diagnose(
     hub: TheHub, target: FromQuery[Target] = "self", path: FromQuery[str | None] = None
 ) -> ASGIResponse:
-    """Looks at everything, content included; changes nothing."""
-    return json(await subcommand.run(hub, *_words(target, path)))
+    """Checks everything, content included; changes nothing."""
+    return json(await subcommand.run(hub, *_arguments(target, path)))
 
 
 @post(
     "/api/doctor/apply",
     operation_id="applyPlan",
-    summary="Do what a plan says, if the state is still the one it was made from",
+    summary="Apply a plan, if the state is still the one that it was made from",
     status_code=200,
-    responses={**told(200, Receipt), **fails(404, 409, 413)},
+    responses={**told(200, ReceiptReport), **fails(404, 409, 413)},
 )
-async def apply_plan(hub: TheHub, data: JSONBody[Plan]) -> ASGIResponse:
-    """The receipt; `plan_changed` where it was made from another state."""
+async def apply_plan(hub: TheHub, data: JSONBody[ApplyRequest]) -> ASGIResponse:
+    """The receipt; `plan_changed` if the plan was made from another state."""
     if not data.fingerprint.isalnum():
-        raise errors.BadInput(f"{data.fingerprint!r} is no fingerprint of a plan")
-    words = _words(data.target, data.path)
+        raise errors.BadInput(f"{data.fingerprint!r} is not the fingerprint of a plan")
+    words = _arguments(data.target, data.path)
     if data.target != "self":
         return json(await subcommand.run(hub, *words, "--apply", data.fingerprint))
-    found = await subcommand.run(hub, *words)
-    if found["fingerprint"] != data.fingerprint:
+    report = msgspec.convert(await subcommand.run(hub, *words), DiagnosisReport)
+    if report.fingerprint != data.fingerprint:
         raise errors.PlanChanged(f"the plan {data.fingerprint} was made from another state of this home")
-    if any(finding["code"] in OF_THE_FILE for finding in found["findings"]):
+    if any(finding.code in DATABASE_CODES for finding in report.findings):
         raise errors.Refused(
             "the database itself is damaged, and this hub has it open",
-            hint="end the hub; `holdfast up` mends it when it starts",
+            hint="stop the hub; `holdfast up` repairs it on start",
         )
-    plan = own_home.HomePlan(data.fingerprint, msgspec.convert(found["findings"], list[DoctorFinding]))
+    plan = own_home.HomePlan(data.fingerprint, report.findings)
     receipt = await own_home.apply_in_hub(hub.context.store, hub.home, hub.location, plan)  # type: ignore[arg-type]
-    return json(receipt.as_json())
+    return json(receipt.report())
 
 
 @post(
     "/api/doctor/undo",
     operation_id="undoPlan",
-    summary="Give back every file as it was before a plan was applied, if none has changed since",
+    summary="Restore every file that a plan changed, if none changed since",
     status_code=200,
-    responses={**told(200, Undone), **fails(404, 409, 413)},
+    responses={**told(200, UndoneReceipt), **fails(404, 409, 413)},
 )
-async def undo_plan(hub: TheHub, data: JSONBody[Undo]) -> ASGIResponse:
-    """The receipt of it; of our own home only where no hub runs, by the command that the refusal names."""
+async def undo_plan(hub: TheHub, data: JSONBody[UndoRequest]) -> ASGIResponse:
+    """The receipt. Our own home is refused while this hub runs; the error names the command to use."""
     receipt = await asyncio.to_thread(operation.load_receipt, hub.home, data.receipt)
     if receipt.target == own_home.TARGET:
         raise errors.Refused(
-            "this hub uses the files that would be given back",
-            hint=f"end the hub, then: holdfast doctor --undo {receipt.id}",
+            "this hub uses the files that an undo would restore",
+            hint=f"stop the hub, then: holdfast doctor --undo {receipt.id}",
         )
     return json(await subcommand.run(hub, "doctor", "--undo", receipt.id))
 
 
-def _words(target: Target, path: str | None) -> list[str]:
+def _arguments(target: Target, path: str | None) -> list[str]:
     if target == "self":
         if path is not None:
-            raise errors.BadInput("the doctor of our own home takes no path")
+            raise errors.BadInput("target self takes no path")
         return ["doctor", target]
     if path is None or not subcommand.is_path(path):
-        raise errors.BadInput(f"say where the {target} install is: path, absolute")
+        raise errors.BadInput(f"path must be the absolute path of the {target} install")
     return ["doctor", target, path]
 
 

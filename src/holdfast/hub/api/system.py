@@ -19,25 +19,31 @@ from holdfast.errors import HoldfastError
 from holdfast.hub.api.responses import TheHub, fails, raw, told
 from holdfast.hub.state import Failure, Healed
 from holdfast.model.task import Task
+from holdfast.shortage import Shortage
 from holdfast.store import types
+
+# opening: the store is being opened again; short: this machine lacks something
+HealthStatus = Literal["ok", "opening", "short"]
 
 
 class Health(msgspec.Struct, frozen=True):
     """A sign of life."""
 
-    status: Literal["ok", "opening"]  # opening: the store is being opened again
+    status: HealthStatus
     version: str
     started_at: str
     store: str
     healed: Healed | None
     failure: Failure | None  # while `opening`: why; while `ok`: what is over
+    shortage: Shortage | None  # while `short`: what is lacking; queued tasks wait for it
 
 
 @get("/healthz", operation_id="health", summary="Whether the hub is well", responses=fails())
 async def health(hub: TheHub) -> Health:
     """Asks nothing of the store."""
-    status: Literal["ok", "opening"] = "ok" if hub.is_open else "opening"
-    return Health(status, __version__, hub.started_at, hub.location.kind, hub.healed, hub.failure)
+    shortage = hub.shortage()
+    status: HealthStatus = "opening" if not hub.is_open else "ok" if shortage is None else "short"
+    return Health(status, __version__, hub.started_at, hub.location.kind, hub.healed, hub.failure, shortage)
 
 
 ROUTES = [health]
@@ -64,6 +70,11 @@ async def metrics(hub: TheHub) -> ASGIResponse:
         _metric("events_total", "counter", [({}, hub.feed.events)]),
         _metric(
             "requests_total", "counter", [({"status": str(code)}, n) for code, n in hub.requests.items()]
+        ),
+        _metric(
+            "not_resumed_total",
+            "counter",
+            [({"reason": code}, n) for code, n in sorted(hub.fresh_starts.count.items())],
         ),
         _metric("failures_total", "counter", [({}, hub.failure.times if hub.failure else 0)]),
         _metric("memory_bytes", "gauge", [({}, _memory())]),
@@ -150,6 +161,7 @@ class Overview(msgspec.Struct, frozen=True):
     running: int
     unreachable: int
     queued: int
+    held: int  # tasks that are `waiting`
     healed: Healed | None
 
 
@@ -161,12 +173,12 @@ async def overview(hub: TheHub, days: Annotated[int, QueryParameter(ge=1, le=366
     return _told(await hub.store.overview(wanted[0], INTERRUPTED), wanted, hub.healed)
 
 
-def _told(found: types.Overview, days: list[str], healed: Healed | None) -> Overview:
+def _told(found: types.StoreOverview, days: list[str], healed: Healed | None) -> Overview:
     agents = sorted({count.of for count in found.sessions})
     present = [count for count in found.sessions if count.kind != "deleted"]
     by_status = {
         status: [count for count in found.tasks if count.kind == status]
-        for status in ("running", "unreachable", "queued")
+        for status in ("running", "unreachable", "queued", "waiting")
     }
     states = ("live", "archived", "deleted")
     return Overview(
@@ -183,9 +195,16 @@ def _told(found: types.Overview, days: list[str], healed: Healed | None) -> Over
         ),
         interrupted=found.interrupted,
         waiting=found.waiting,
-        **{status: sum(count.many for count in counts) for status, counts in by_status.items()},
+        running=_all(by_status["running"]),
+        unreachable=_all(by_status["unreachable"]),
+        queued=_all(by_status["queued"]),
+        held=_all(by_status["waiting"]),
         healed=healed,
     )
+
+
+def _all(counts: list[types.Count]) -> int:
+    return sum(count.many for count in counts)
 
 
 def _sum(counts: list[types.Count], agent: str) -> int:

@@ -17,6 +17,7 @@ from holdfast.runner import control
 from holdfast.runner import dispatch as dispatching
 from holdfast.runner import dispatch as redispatching
 from holdfast.runner.dispatch import Again, How, Wish
+from holdfast.settings import Leftovers
 from holdfast.store import types
 
 
@@ -69,7 +70,7 @@ async def list_permissions(hub: TheHub) -> Permissions:
     return Permissions([_asked(found) for found in await hub.store.asked()])
 
 
-def _asked(found: types.Asked) -> Asked:
+def _asked(found: types.PendingPermission) -> Asked:
     call, name = str(found.body["call"]), found.body.get("name")
     return Asked(
         session=found.session,
@@ -154,6 +155,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     brief: bool = True
     permissions: Policy | None = None
     time_limit_s: Seconds | None = None
+    leftovers: Leftovers | None = None  # what to do about leftover processes; else as configured
 
 
 class GoOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,6 +168,7 @@ class GoOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     brief: bool = True
     permissions: Policy | None = None
     time_limit_s: Seconds | None = None
+    leftovers: Leftovers | None = None  # what to do about leftover processes; else as configured
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -176,9 +179,10 @@ class Queued(msgspec.Struct, frozen=True):
 
 
 class Once(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Only those of these threads; all where none is named."""
+    """Only those of these threads; all where none is named. `wait`: queue also what must wait."""
 
     keys: list[str] | None = None
+    wait: bool = False
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -187,6 +191,7 @@ class Moved(msgspec.Struct, frozen=True):
     of: str
     task: str
     session: str
+    waits_for: str | None = None  # what it has to wait for
 
 
 class Redispatched(msgspec.Struct, frozen=True):
@@ -232,10 +237,10 @@ async def resume_session(hub: TheHub, by: By, session: FromPath[str], data: JSON
 )
 async def redispatch(hub: TheHub, by: By, data: JSONBody[Once | None] = None) -> Redispatched:
     """What became of each."""
-    keys = None if data is None else data.keys
+    keys, wait = (None, False) if data is None else (data.keys, data.wait)
     came = Redispatched([], [])
     for key in [None] if keys is None else dict.fromkeys(keys):
-        made = await redispatching.again(hub.context, Again(key=key), by)
+        made = await redispatching.again(hub.context, Again(key=key, wait=wait), by)
         came.redispatched.extend(msgspec.convert(made["redispatched"], list[Moved]))
         came.skipped.extend(made["skipped"])
     return came

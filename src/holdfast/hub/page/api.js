@@ -1,4 +1,5 @@
 // The hub's HTTP interface: one function per call, and one kind of error.
+import { askForToken, loginKey } from "./login-key.js";
 
 /** What the hub refused, in its own words. */
 export class Problem extends Error {
@@ -17,7 +18,7 @@ async function ask(method, path, body, signal) {
     answer = await fetch(path, {
       method,
       signal,
-      headers: body === undefined ? {} : { "content-type": "application/json" },
+      headers: { "x-holdfast-key": loginKey(), ...(body === undefined ? {} : { "content-type": "application/json" }) },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (failure) {
@@ -31,6 +32,7 @@ async function ask(method, path, body, signal) {
   } catch {
     if (answer.ok) throw new Problem(answer.status, { detail: "The hub's answer is not JSON." });
   }
+  if (answer.status === 401) askForToken();
   if (!answer.ok) throw new Problem(answer.status, told);
   return told;
 }
@@ -56,6 +58,9 @@ export const archive = (which, reason) => post(`/api/sessions/${id(which)}/archi
 export const unarchive = (which) => post(`/api/sessions/${id(which)}/unarchive`);
 export const restore = (which) => post(`/api/sessions/${id(which)}/restore`);
 export const trust = (which, reason) => post(`/api/sessions/${id(which)}/trust`, { reason });
+export const recordToken = (which, native_id, protocol) => post(`/api/sessions/${id(which)}/tokens`, { native_id, protocol });
+export const revokeToken = (which, reason) => post(`/api/sessions/${id(which)}/tokens/revoke`, { reason });
+export const reinstateToken = (which, native_id, reason) => post(`/api/sessions/${id(which)}/tokens/reinstate`, { native_id, reason });
 export const remove = (which, reason) => ask("DELETE", query(`/api/sessions/${id(which)}`, { reason }));
 export const events = (which, after, limit, signal) =>
   ask("GET", query(`/api/sessions/${id(which)}/events`, { after, limit }), undefined, signal);

@@ -61,7 +61,7 @@ function line(item, look, kind) {
   return h("div", { class: `line-${kind}` }, h("span", { class: "sign", "aria-hidden": "true" }, kind === "error" ? "!" : "·"), words, code, stamp(item));
 }
 
-const ENDS = { succeeded: "Run succeeded", failed: "Run failed", cancelled: "Run cancelled", interrupted: "The agent died: run interrupted", unreachable: "The run's host cannot be reached", queued: "Back in the queue", running: "Run goes on" };
+const ENDS = { succeeded: "Run succeeded", failed: "Run failed", cancelled: "Run cancelled", interrupted: "The agent died: run interrupted", unreachable: "The run's host cannot be reached", queued: "Back in the queue", waiting: "Waits before it starts", running: "Run goes on" };
 
 function mark(item) {
   const { body, of } = item;

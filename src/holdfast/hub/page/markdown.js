@@ -4,11 +4,11 @@ import { diffLines } from "./diff.js";
 
 const DEPTH = 8; // of quotes and lists within each other
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)(?:\s[^`]{0,200})?$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const HEADING = /^ {0,3}(#{1,6})\s([^]*)$/; // what ends in [^]*$ never goes back, so no line takes long
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
-const ITEM = /^( {0,7})([-*+]|\d{1,9}[.)])(\s+)(.*)$/;
+const ITEM = /^( {0,7})([-*+]|\d{1,9}[.)])(\s+)([^]*)$/;
 const QUOTE = /^ {0,3}> ?(.*)$/;
-const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const TABLE_RULE_CELL = /^:?-+:?$/;
 
 /** A message as a fragment of elements. */
 export function markdown(text) {
@@ -31,7 +31,7 @@ function block(lines, at, into, depth) {
   let found;
   if ((found = FENCE.exec(line))) return fenced(lines, at, found, into);
   if ((found = HEADING.exec(line))) {
-    into.append(h("p", { class: `heading h${found[1].length}`, role: "heading", "aria-level": "3" }, inline(found[2])));
+    into.append(h("p", { class: `heading h${found[1].length}`, role: "heading", "aria-level": "3" }, inline(headingText(found[2]))));
     return 1;
   }
   if (RULE.test(line)) {
@@ -40,11 +40,21 @@ function block(lines, at, into, depth) {
   }
   if (QUOTE.test(line)) return quote(lines, at, into, depth);
   if (ITEM.test(line)) return list(lines, at, into, depth);
-  if (line.includes("|") && at + 1 < lines.length && lines[at + 1].includes("-") && TABLE_RULE.test(lines[at + 1])) {
+  if (line.includes("|") && at + 1 < lines.length && lines[at + 1].includes("-") && isTableRule(lines[at + 1])) {
     return table(lines, at, into);
   }
   return 0;
 }
+
+/** Without the #s that may close it. */
+function headingText(text) {
+  const trimmed = text.trim();
+  let end = trimmed.length;
+  while (trimmed[end - 1] === "#") end -= 1;
+  return trimmed.slice(0, end).trimEnd();
+}
+
+const isTableRule = (line) => cells(line).every((cell) => TABLE_RULE_CELL.test(cell));
 
 function fenced(lines, at, opening, into) {
   const [, fence, language] = opening;

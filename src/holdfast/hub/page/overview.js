@@ -66,6 +66,7 @@ export class Overview {
         figure(asked.all.length, "asking you", "#/tasks?asks=1", asked.all.length ? "asks" : ""),
         figure(told.running, "running", "#/tasks?status=running", "running"),
         figure(told.queued, "queued", "#/tasks?status=queued", "queued"),
+        told.held ? figure(told.held, "waiting", "#/tasks?status=waiting", "waiting") : null,
         told.unreachable ? figure(told.unreachable, "unreachable", "#/tasks?status=unreachable") : null,
         figure(told.waiting, "interrupted", "#/tasks?waiting=1", "interrupted"),
         figure(told.sessions.live, "live sessions", "#/list?state=live"),

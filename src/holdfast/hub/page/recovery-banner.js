@@ -14,7 +14,8 @@ export function doneList(done) {
 export async function healedBanner(place) {
   const { healed } = await api.health();
   const done = healed?.done ?? [];
-  const problems = healed?.problems ?? [];
+  const unhealed = (healed?.unhealed ?? []).map((one) => `${one.subject}: ${one.text}${one.kept.length ? ` (${one.kept.join(", ")})` : ""}`);
+  const problems = [...(healed?.problems ?? []), ...unhealed];
   if ((!done.length && !problems.length) || localStorage.getItem(SEEN) === healed.at) {
     put(place);
     return;

@@ -9,6 +9,7 @@ import { menu } from "./popover.js";
 import { announce, quietly, toast, trouble } from "./notify.js";
 import { Strip } from "./timeline-strip.js";
 import { Timeline } from "./timeline.js";
+import { Tokens } from "./tokens.js";
 import { chip, show, verdictOf } from "./verdict.js";
 import { ago, count, full, many } from "./time.js";
 import { go } from "./route.js";
@@ -17,7 +18,7 @@ import { ask } from "./dialog.js";
 const VERDICT_MS = 4000; // a verdict also hangs on processes, which no record tells of
 const HOUR_MS = 3_600_000;
 const before = (stamp) => new Date(Date.parse(stamp) - HOUR_MS).toISOString().replace("Z", "000Z"); // a killed hub's last sign may be older
-const ACTIVE = new Set(["queued", "running", "unreachable"]);
+const ACTIVE = new Set(["queued", "waiting", "running", "unreachable"]);
 
 /** The view of one session. */
 export class SessionView {
@@ -140,6 +141,7 @@ export class SessionView {
         const { session, tokens } = await api.session(this.id);
         if (this.#closed) return;
         [this.session, this.tokens] = [session, tokens];
+        this.tokensDialog?.show(session, tokens);
         this.#head();
         this.#verdict();
       } catch (problem) {
@@ -194,6 +196,7 @@ export class SessionView {
       h("span", null, many(session.events, "record")),
       session.cwd ? h("bdi", { class: "path", title: session.cwd }, session.cwd) : null,
       session.worktree ? h("span", { title: session.worktree.path }, `worktree ${session.worktree.branch}`) : null,
+      this.#token(),
       session.link ? h("a", { href: `#/s/${session.link.session}` }, `${session.link.relation} from ${session.link.session.slice(0, 8)}`) : null,
     ];
     put(
@@ -203,6 +206,17 @@ export class SessionView {
       session.state === "live" ? null : this.#away(session),
     );
     this.goOn.element.hidden = session.state !== "live";
+  }
+
+  #token() {
+    const own = this.tokens.filter((token) => token.agent === this.session.agent);
+    const last = own.find((token) => token.status === "current") ?? own.at(-1);
+    const words = !last ? "no token" : last.status === "current" ? `token ${last.native_id.slice(0, 8)}` : `token ${last.status}`;
+    return h("button", { type: "button", class: `token ${last?.status ?? ""}`, title: last ? last.native_id : "The agent has not named its id yet", onclick: () => this.#tokens() }, words);
+  }
+
+  #tokens() {
+    this.tokensDialog = new Tokens(this.session, this.tokens, () => this.#again());
   }
 
   #away(session) {
@@ -230,6 +244,7 @@ export class SessionView {
     return [
       { label: "Rename…", run: () => this.#rename() },
       live ? { label: "Trust…", run: () => this.#trust() } : null,
+      { label: "Tokens…", run: () => this.#tokens() },
       live ? { label: "Archive", run: this.#act("Archived", () => api.archive(id, "from the page"), this.#act("Taken out of the archive", () => api.unarchive(id))) } : null,
       session.state === "archived" ? { label: "Unarchive", run: this.#act("Taken out of the archive", () => api.unarchive(id)) } : null,
       session.state === "deleted" ? { label: "Restore", run: this.#act("Restored", () => api.restore(id)) } : null,
@@ -250,11 +265,8 @@ export class SessionView {
   }
 
   #facts() {
-    const rows = (this.tokens ?? []).map((token) => h("tr", null, [token.agent, token.native_id, token.protocol ?? "", token.seen_in, token.status].map((cell) => h("td", null, cell))));
-    const tokens = h("div", { class: "table" }, h("table", null, h("thead", null, h("tr", null, ["agent", "token", "protocol", "seen in", "status"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", null, rows)));
     ask("Facts", null, null, "Close", [
-      h("dl", null, [["Id", this.id], ["Created", full(this.session.created_at)], ["Host", this.session.host ?? ""], ["Folder", this.session.cwd ?? ""], ["Records", count(this.session.events)], ["Metadata version", `${this.session.version}`]].flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
-      tokens,
+      h("dl", null, [["Id", this.id], ["Created", full(this.session.created_at)], ["Node", this.session.host ?? ""], ["Folder", this.session.cwd ?? ""], ["Records", count(this.session.events)], ["Metadata version", `${this.session.version}`]].flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
       h("pre", { tabindex: "0" }, JSON.stringify(this.session.metadata ?? this.session.metadata_problem, null, 2)),
     ]);
   }

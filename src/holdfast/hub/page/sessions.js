@@ -14,8 +14,8 @@ const STATES = [
   ["deleted", "Deleted"],
   ["all", "All"],
 ];
-const STATUSES = ["running", "queued", "succeeded", "failed", "cancelled", "interrupted"];
-const RUNS = new Set(["running", "queued"]);
+const STATUSES = ["running", "queued", "waiting", "succeeded", "failed", "cancelled", "interrupted"];
+const RUNS = new Set(["running", "queued", "waiting"]);
 
 /** The list and its filters. */
 export class Sessions {

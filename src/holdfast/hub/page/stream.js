@@ -1,4 +1,5 @@
 // One connection to the hub's stream, kept for as long as the page is looked at.
+import { loginKey } from "./login-key.js";
 
 const REST_MS = 60_000; // a hidden tab lets go of its connection: a browser has only six for one hub
 
@@ -33,7 +34,8 @@ export class Stream extends EventTarget {
 
   open() {
     this.#close();
-    const path = this.#cursor === null ? this.path : `${this.path}?after=${encodeURIComponent(this.#cursor)}`;
+    const query = new URLSearchParams({ key: loginKey(), ...(this.#cursor === null ? {} : { after: this.#cursor }) });
+    const path = `${this.path}?${query}`;
     const source = new EventSource(path);
     this.#source = source;
     source.addEventListener("open", () => {

@@ -5,7 +5,7 @@ import { ago, count, full, lasting, ms } from "./time.js";
 import { go } from "./route.js";
 import { gist } from "./tool.js";
 
-const STATUSES = ["running", "queued", "succeeded", "failed", "cancelled", "interrupted"];
+const STATUSES = ["running", "queued", "waiting", "succeeded", "failed", "cancelled", "interrupted"];
 const MOST = 1000;
 
 /** The list behind a figure: `query` is of the address. */

@@ -71,7 +71,7 @@ function ended({ body, task, seq }, at, told, open) {
   if (run) {
     run.status = body.status;
     run.to = at;
-    if (ENDED.has(body.status) || body.status === "queued") open.runs.delete(task);
+    if (ENDED.has(body.status) || body.status === "queued" || body.status === "waiting") open.runs.delete(task);
   }
   if (body.status === "interrupted") told.deaths.push({ at, seq, task, reason: body.reason ?? "" });
   if (!ENDED.has(body.status)) return;

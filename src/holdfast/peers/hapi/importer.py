@@ -1,37 +1,43 @@
-"""Bringing the sessions of a hapi install into ours: tokens, messages and worktrees, and none twice."""
+"""Imports the sessions of a hapi install: tokens, messages and worktrees, each once."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 from holdfast import errors, ids, timestamps
-from holdfast.model.changes import Create, SeeToken
+from holdfast.model.changes import Create, PatchMetadata, SeeToken
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
 from holdfast.model.session import Worktree
-from holdfast.peers.hapi import database
-from holdfast.peers.hapi import database as content
-from holdfast.peers.hapi.database import FLAVORS, PROTOCOL, HapiDatabase, HapiMessageRow, HapiSessionRow
+from holdfast.peers.hapi import database, message_content
+from holdfast.peers.hapi.database import HapiDatabase, HapiMessageRow, HapiSessionRow
+from holdfast.peers.hapi.flavors import FLAVORS, PROTOCOL
 from holdfast.peers.hapi.metadata import HapiMetadata
+from holdfast.resume.log_evidence import ENDED_ELSEWHERE
 from holdfast.store.types import Store
 from holdfast.transcripts.dedupe import REPLAY_MARKER
-from holdfast.transcripts.importer import Came, TranscriptImport, past_of, put_replayed
+from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, append_replayed, load_known_events
 
 AGENT = "hapi"
+
+STATE = ("lifecycleState", "archivedBy", "archiveReason")  # fields of hapi's metadata that are kept
+KEPT_STATE = "hapi_state"  # in our metadata
+CRASHED = "Session crashed"  # hapi's reason when an agent's process ended with an error
 
 EventBody = tuple[str, dict[str, Any]]  # kind and body
 
 
 class HapiEventBuilder:
-    """The events of one session, in its order."""
+    """Turns the messages of one hapi session into events."""
 
     def __init__(self, session: str):
         self._session = session
         self._open: dict[str, str] = {}  # calls without a result: their names
 
     def events(self, messages: Iterable[HapiMessageRow]) -> Iterator[NewEvent]:
-        """All of them; a call that never ended ends as interrupted."""
+        """All events in order; a call without an end ends as interrupted."""
         for message in messages:
             at = timestamps.stamp((message.invoked_at or message.created_at) / 1000)
             for number, (kind, body) in enumerate(self._message(message)):
@@ -43,12 +49,12 @@ class HapiEventBuilder:
 
     def _message(self, message: HapiMessageRow) -> Iterator[EventBody]:
         try:
-            said = content.decode_content(message.content)
-        except content.UnreadableContent as problem:
-            yield _notice("message_unreadable", f"a message could not be read: {problem}")
+            decoded = message_content.decode_content(message.content)
+        except message_content.UnreadableContent as problem:
+            yield _notice("message_unreadable", f"a message cannot be read: {problem}")
             return
-        inner = said.get("content")
-        if said["role"] == "user":
+        inner = decoded.get("content")
+        if decoded["role"] == "user":
             text = _text(inner.get("text")) if isinstance(inner, dict) else _text(inner)
             waits = message.local_id is not None and message.invoked_at is None
             yield _notice("prompt_queued", text) if waits else ("user", {"text": text})
@@ -64,7 +70,7 @@ class HapiEventBuilder:
             yield self._generic(data)
 
     def _generic(self, data: dict[str, Any]) -> EventBody:
-        """What hapi stores for every agent but Claude."""
+        """What hapi stores for every agent except Claude."""
         kind = data.get("type")
         text = _text(data.get("message"))
         if kind == "message":
@@ -74,9 +80,9 @@ class HapiEventBuilder:
         if kind == "error":
             return "error", {"text": text, "code": "agent_error"}
         if kind == "tool-call":
-            return self._begins(data.get("callId"), data.get("name"), data.get("input"))
+            return self._call_started(data.get("callId"), data.get("name"), data.get("input"))
         if kind == "tool-call-result":
-            return self._ends(data.get("callId"), data.get("output"), bool(data.get("isError")))
+            return self._call_ended(data.get("callId"), data.get("output"), bool(data.get("isError")))
         return _notice(str(kind), text or str(kind))
 
     def _claude(self, data: dict[str, Any]) -> Iterator[EventBody]:
@@ -96,18 +102,18 @@ class HapiEventBuilder:
             elif block.get("type") == "thinking":
                 yield "thinking", {"text": _text(block.get("thinking"))}
             elif block.get("type") == "tool_use":
-                yield self._begins(block.get("id"), block.get("name"), block.get("input"))
+                yield self._call_started(block.get("id"), block.get("name"), block.get("input"))
             elif block.get("type") == "tool_result":
                 failed = bool(block.get("is_error"))
-                yield self._ends(block.get("tool_use_id"), block.get("content"), failed)
+                yield self._call_ended(block.get("tool_use_id"), block.get("content"), failed)
             else:
                 yield _notice(str(block.get("type")), str(block.get("type")))
 
-    def _begins(self, call: Any, name: Any, given: Any) -> EventBody:
+    def _call_started(self, call: Any, name: Any, arguments: Any) -> EventBody:
         self._open[str(call)] = str(name)
-        return "tool_progress", {"call": str(call), "name": str(name), "input": given}
+        return "tool_progress", {"call": str(call), "name": str(name), "input": arguments}
 
-    def _ends(self, call: Any, output: Any, failed: bool) -> EventBody:
+    def _call_ended(self, call: Any, output: Any, failed: bool) -> EventBody:
         name = self._open.pop(str(call), "")
         outcome = "error" if failed else "ok"
         return "tool_summary", {"call": str(call), "name": name, "outcome": outcome, "output": output}
@@ -121,45 +127,54 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-# --- Bringing the sessions of a hapi install into ours: tokens, messages and worktrees, and none twice.
+# --- The import itself.
 
-Protocols = Callable[[str], str | None]  # how an agent of that name is driven
+Protocols = Callable[[str], str | None]  # the protocol that drives an agent
+IdCheck = Callable[[str, str], bool]  # whether an agent can have a conversation with that id
 
 
 def session_key(session: str) -> str:
-    """Under which key a session of hapi's lives on."""
+    """The key of the session that continues a hapi session."""
     return f"hapi:{session}"
 
 
 async def import_install(
-    store: Store, path: str, *, host: str, protocol: Protocols
-) -> AsyncIterator[tuple[str, Came]]:
-    """A session of ours for each of hapi's, with what it lacks; one that cannot be taken stops none."""
+    store: Store, path: str, *, host: str, protocol: Protocols, is_native_id: IdCheck
+) -> AsyncIterator[tuple[str, ImportOutcome]]:
+    """Import each hapi session, and add what is new to known ones; one that fails does not stop the rest."""
     with database.open_database(path) as db:
         if not 1 <= db.version <= database.NEWEST:
             raise errors.StoreUnreadable(
-                f"{path} has schema version {db.version}; 1 to {database.NEWEST} are known",
-                hint="nothing was taken from it",
+                f"{path} has schema version {db.version}; versions 1 to {database.NEWEST} are supported",
+                hint="nothing was imported",
             )
         for row in db.sessions():
             try:
-                yield row.id, await _adopt(store, db, row, path, host, protocol)
+                yield row.id, await _import_session(store, db, row, path, host, protocol, is_native_id)
             except (errors.Refused, errors.BadInput, errors.StoreUnreadable, OSError) as problem:
                 yield row.id, problem
 
 
-async def _adopt(
-    store: Store, db: HapiDatabase, row: HapiSessionRow, path: str, host: str, protocol: Protocols
+async def _import_session(
+    store: Store,
+    db: HapiDatabase,
+    row: HapiSessionRow,
+    path: str,
+    host: str,
+    protocol: Protocols,
+    is_native_id: IdCheck,
 ) -> TranscriptImport:
     metadata = HapiMetadata(row.metadata)
-    tokens = _tokens(metadata, protocol)
+    stored = _tokens(metadata, protocol)
+    tokens = [token for token in stored if is_native_id(token.agent, token.native_id)]
     events = HapiEventBuilder(row.id).events(db.messages(row))
-    known = await _known(store, row, tokens)
+    known = await _known_session(store, row, tokens)
     if known is not None:
-        past = await past_of(store, known)
+        past = await load_known_events(store, known)
         held = {(token.agent, token.native_id) for token in await store.tokens(known)}
         new = [token for token in tokens if (token.agent, token.native_id) not in held]
         count = await _put(store, Commit(known, list(new)), past.missing(events), row, path, past.unmarked)
+        await _put_state(store, known, metadata)
         return TranscriptImport(known, False, count)
     session = ids.new(ids.SESSION)
     agent = metadata.agent
@@ -167,17 +182,49 @@ async def _adopt(
         agent=agent if agent in FLAVORS else AGENT,
         key=session_key(row.id),
         cwd=metadata.string("path"),
-        host=metadata.string("host") or host,
+        host=_node(metadata.string("host"), host),
         title=_title(metadata) or row.tag,
         worktree=_worktree(metadata, row),
         metadata={"imported_from": path, "hapi_session": row.id},
     )
-    # The key is in the first commit: after a crash the part that is here is found by it, and completed.
-    count = await _put(store, Commit(session, [created, *tokens]), events, row, path)
+    # The key is in the first commit, so that an import after a crash finds this part and completes it.
+    count = await _put(
+        store, Commit(session, [created, *tokens, *_refused(stored, tokens)]), events, row, path
+    )
+    await _put_state(store, session, metadata)
     return TranscriptImport(session, True, count)
 
 
-async def _known(store: Store, row: HapiSessionRow, tokens: list[SeeToken]) -> str | None:
+def _node(recorded: str | None, here: str) -> str:
+    """Where a session is: hapi records hostnames, and this machine's is this node."""
+    return here if recorded is None or recorded == socket.gethostname() else recorded
+
+
+async def _put_state(store: Store, session: str, metadata: HapiMetadata) -> None:
+    """Record how hapi ended a session, after all its events; again only if that changed.
+
+    The verdict depends on it: hapi archives a session whose agent died as "Session crashed".
+    """
+    state = {name: value for name in STATE if (value := metadata.string(name)) is not None}
+    header = await store.session(session)
+    known = header.metadata or {}
+    if not state or known.get(KEPT_STATE) == state:
+        return
+    patch = PatchMetadata(patch={KEPT_STATE: state}, version=header.version)
+    reason = state.get("archiveReason")
+    if reason is None or header.tasks:  # later runs here are better evidence
+        await store.commit(Commit(session, [patch]))
+        return
+    body = {
+        "text": f"hapi archived this session: {reason}",
+        "code": ENDED_ELSEWHERE,
+        "reason": reason,
+        "crashed": reason == CRASHED,
+    }
+    await store.commit(Commit(session, [patch, NewEvent("notice", body)]))
+
+
+async def _known_session(store: Store, row: HapiSessionRow, tokens: list[SeeToken]) -> str | None:
     page = await store.sessions(state="all", key=session_key(row.id), empty=True, limit=1)
     for header in page.sessions:
         return header.id
@@ -202,25 +249,41 @@ async def _put(
         "path": path,
     }
     end = NewEvent("notice", body, replayed=True)
-    count, last = await put_replayed(store, first, events, end, unmarked)
+    count, last = await append_replayed(store, first, events, end, unmarked)
     if last.entries:
         await store.commit(last)
     return count
 
 
 def _tokens(metadata: HapiMetadata, protocol: Protocols) -> list[SeeToken]:
-    """All that it has; its own agent's comes last, and so is the current one."""
-    found = metadata.tokens()
+    """All its tokens; its own agent's comes last and so is the current one."""
+    tokens = metadata.tokens()
     own = metadata.string("flavor")
-    told = metadata.string(PROTOCOL)
+    cursor_protocol = metadata.string(PROTOCOL)
     return [
         SeeToken(
             agent=flavor,
-            native_id=found[flavor],
-            protocol=told if flavor == "cursor" else protocol(flavor),
+            native_id=tokens[flavor],
+            protocol=cursor_protocol if flavor == "cursor" else protocol(flavor),
             seen_in="import",
         )
-        for flavor in sorted(found, key=lambda name: name == own)
+        for flavor in sorted(tokens, key=lambda name: name == own)
+    ]
+
+
+def _refused(stored: list[SeeToken], adopted: list[SeeToken]) -> list[NewEvent]:
+    """A notice for each id that its agent cannot have; such an id is never passed to the agent."""
+    return [
+        NewEvent(
+            "notice",
+            {
+                "text": f"hapi has {token.native_id[:100]!r} as the id of {token.agent}, which is not valid",
+                "code": "bad_native_id",
+            },
+            replayed=True,
+        )
+        for token in stored
+        if token not in adopted
     ]
 
 
@@ -231,14 +294,14 @@ def _title(metadata: HapiMetadata) -> str | None:
 
 
 def _worktree(metadata: HapiMetadata, row: HapiSessionRow) -> Worktree | None:
-    told: Any = metadata.fields.get("worktree")
-    if not isinstance(told, dict):
+    recorded: Any = metadata.fields.get("worktree")
+    if not isinstance(recorded, dict):
         return None
-    path = told.get("worktreePath") or metadata.string("path")
-    branch, root, made = told.get("branch"), told.get("basePath"), told.get("createdAt")
+    path = recorded.get("worktreePath") or metadata.string("path")
+    branch, root, created = recorded.get("branch"), recorded.get("basePath"), recorded.get("createdAt")
     if not all(isinstance(part, str) and part for part in (path, branch, root)):
         return None
-    at = made if isinstance(made, int | float) and 0 < made < 1e14 else row.created_at
+    at = created if isinstance(created, int | float) and 0 < created < 1e14 else row.created_at
     return Worktree(
         path=str(path), branch=str(branch), repo_root=str(root), created_at=timestamps.stamp(at / 1000)
     )

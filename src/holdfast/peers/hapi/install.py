@@ -1,4 +1,4 @@
-"""One hapi install: looked at as a whole, and the plan to mend it."""
+"""One hapi install: what is wrong with its sessions, and the plan to repair it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from contextlib import suppress
 import apsw
 
 from holdfast import errors
-from holdfast.doctor.plan import Diagnosis, DoctorFinding, Progress
+from holdfast.doctor.plan import Diagnosis, DoctorFinding, Progress, finding_id
 from holdfast.peers.hapi import candidates as candidate
 from holdfast.peers.hapi import database, repair
-from holdfast.peers.hapi import findings as judge
+from holdfast.peers.hapi import findings as rules
 from holdfast.peers.hapi.candidates import Candidate, InstallOverview, NativeStores
 from holdfast.peers.hapi.database import HapiDatabase, HapiSessionRow
 from holdfast.peers.hapi.metadata import HapiMetadata
@@ -23,12 +23,12 @@ from holdfast.peers.hapi.repair import RowRepair
 from holdfast.peers.hapi.sessions import HapiConversation, HapiSession
 from holdfast.process import identity, open_files
 
-FRESH_S = 60.0  # a wrapper elsewhere says every two seconds that it lives; hapi gives it thirty
+FRESH_S = 60.0  # a wrapper on another host reports every two seconds; hapi allows it thirty
 SLACK_S = 5.0
 
 
 def is_alive(metadata: HapiMetadata, row: HapiSessionRow) -> bool:
-    """On this host: whether its process is there. Elsewhere only its last sign of life can tell."""
+    """Whether its process runs. On another host only its last report can tell."""
     if metadata.fields.get("host") != socket.gethostname():
         return abs(time.time() - row.active_at / 1000) < FRESH_S
     pid = metadata.fields.get("hostPid")
@@ -38,12 +38,12 @@ def is_alive(metadata: HapiMetadata, row: HapiSessionRow) -> bool:
     if started is None:
         return False
     moment = _moment(started)
-    # A process that began after the session's last sign of life has only its number.
+    # A process that started after the session's last report only reuses its pid.
     return moment is None or moment <= max(row.active_at, row.updated_at) / 1000 + SLACK_S
 
 
 def _moment(started: float) -> float | None:
-    """When a process was started, in seconds since 1970."""
+    """When a process started, in seconds since 1970."""
     if not identity.HAS_PROC:
         return started
     with open("/proc/stat") as file:
@@ -53,15 +53,13 @@ def _moment(started: float) -> float | None:
     return None
 
 
-# --- One look at a hapi database: every session judged, and what would mend it gathered.
+# --- One diagnosis of a hapi database.
 
-CONTESTED = (
-    "another session may be of the same conversation, so a person must say which: --choose SESSION=TOKEN"
-)
+CONTESTED = "another session may belong to the same conversation, so choose one: --choose SESSION=TOKEN"
 
 
 class HapiScan:
-    """One look, as it goes."""
+    """Collects the findings and repairs of one diagnosis."""
 
     def __init__(self, path: str, stores: NativeStores, chosen: Mapping[str, str], progress: Progress | None):
         self._path = path
@@ -72,47 +70,49 @@ class HapiScan:
         self._repairs: list[RowRepair] = []
         self._state = hashlib.sha256()
 
-    def at(self, db: HapiDatabase) -> None:
-        """Everything in the database."""
+    def check(self, db: HapiDatabase) -> None:
+        """Check everything in the database."""
         self._state.update(b"%d" % db.version)
         if not db.tables:
-            text = "there are no tables in it; what a hub has not yet brought into the file is in its -wal"
-            self.tell("schema_unknown", f"{text}, without which a copy of it is empty")
+            text = "it has no tables: a hub may still have its content in the -wal, which a copy needs too"
+            self.add("schema_unknown", text)
             return
         if not 1 <= db.version <= database.NEWEST or not {"sessions", "messages"} <= db.tables:
-            known = f"versions 1 to {database.NEWEST} are known"
-            self.tell("schema_unknown", f"its schema has version {db.version}; {known}; nothing is touched")
+            known = f"versions 1 to {database.NEWEST} are supported"
+            self.add("schema_unknown", f"it has schema version {db.version}; {known}; nothing is changed")
             return
         if self._progress is not None:
-            self._progress(0, 100, "the file as a whole")
+            self._progress(0, 100, "checking the file")
         for problem in db.problems():
-            self.tell("database_damaged", f"SQLite says of the file: {problem}", part=problem)
-        around = InstallOverview(db)
+            self.add("database_damaged", f"SQLite reports damage: {problem}", part=problem)
+        overview = InstallOverview(db)
         for name in self._chosen:
             if not db.has(name):
-                raise errors.BadInput(f"there is no session {name} to choose a token for")
+                raise errors.BadInput(f"--choose names the session {name}, which does not exist")
         last = 0
-        with suppress(apsw.Error):  # of a damaged file; then nobody can say how far it is
+        with suppress(apsw.Error):  # in a damaged file the total is unknown
             last = db.last()
         for row in db.sessions():
             if self._progress is not None:
                 self._progress(row.rowid - 1, max(last, row.rowid, 1), row.id)
-            self._session(db, row, around)
+            self._check_session(db, row, overview)
         for name, messages in db.orphans():
-            text = f"{messages} messages are of a session that is not there: it was deleted or merged away"
+            text = f"{messages} messages belong to a missing session: it was deleted or merged into another"
             self._findings.append(DoctorFinding(code="orphan_messages", subject=name, text=text))
 
-    def tell(self, code: str, text: str, part: str = "", **evidence: object) -> None:
-        """A finding about the file as a whole."""
+    def add(self, code: str, text: str, part: str = "", **evidence: object) -> None:
+        """Add a finding about the file as a whole."""
         subject = os.path.basename(self._path)
         self._findings.append(
-            DoctorFinding(code=code, subject=subject, text=text, part=part, evidence=evidence)
+            DoctorFinding(
+                code=code, subject=subject, text=text, id=finding_id(code, subject, part), evidence=evidence
+            )
         )
 
     def diagnosis(self) -> Diagnosis:
-        """What came of it; a damaged file is told of and left alone."""
+        """The result; a damaged file is reported and left as it is."""
         contested = repair.contested(self._repairs)
-        repairs = [one for one in self._repairs if one.session not in contested]
+        repairs = [planned for planned in self._repairs if planned.session not in contested]
         findings = [
             repair.without_action(f, CONTESTED) if f.subject in contested else f for f in self._findings
         ]
@@ -126,64 +126,61 @@ class HapiScan:
             state=self._state.hexdigest(),
         )
 
-    def _session(self, db: HapiDatabase, row: HapiSessionRow, around: InstallOverview) -> None:
+    def _check_session(self, db: HapiDatabase, row: HapiSessionRow, overview: InstallOverview) -> None:
         metadata = HapiMetadata(row.metadata)
         try:
-            story = HapiConversation(db.messages(row))
+            conversation = HapiConversation(db.messages(row))
         except (apsw.Error, UnicodeDecodeError) as problem:
-            said = " ".join(str(problem).split())
-            text = f"its messages cannot be read: {said}"
+            reason = " ".join(str(problem).split())
+            text = f"its messages cannot be read: {reason}"
             self._findings.append(DoctorFinding(code="database_unreadable", subject=row.id, text=text))
             return
-        self._state.update(repr((row.id, row.metadata, row.version, row.seq, story.count)).encode())
-        self._state.update(story.digest.digest())
+        self._state.update(repr((row.id, row.metadata, row.version, row.seq, conversation.count)).encode())
+        self._state.update(conversation.digest.digest())
         session = HapiSession(
             row=row,
             metadata=metadata,
-            story=story,
+            conversation=conversation,
             alive=is_alive(metadata, row),
             superseded_gone=_superseded(db, metadata),
-            host=around.host,
+            host=overview.host,
         )
-        candidates = [around.told(c, row.id) for c in self._candidates(session)]
+        candidates = [overview.with_holder(c, row.id) for c in self._candidates(session)]
         only = candidate.only_candidate(candidates)
-        mended = None if only is None else repair.plan_repair(session, only)
-        found = judge.session_findings(session, candidates)
-        if mended is None:
-            found = [repair.without_action(finding) for finding in found]
+        planned = None if only is None else repair.plan_repair(session, only)
+        findings = rules.session_findings(session, candidates)
+        if planned is None:
+            findings = [repair.without_action(finding) for finding in findings]
         else:
-            self._repairs.append(mended)
-        self._findings += found
+            self._repairs.append(planned)
+        self._findings += findings
 
     def _candidates(self, session: HapiSession) -> list[Candidate]:
         if not session.metadata.is_object:
-            found = candidate.from_messages(session) if session.metadata.is_nothing else []
+            candidates = candidate.from_messages(session) if session.metadata.is_nothing else []
         elif session.lacks_token:
-            found = self._conversations(session)
+            candidates = self._conversations(session)
         elif session.lacks_protocol:
-            found = self._stores.protocols(session)
+            candidates = self._stores.protocols(session)
         else:
-            found = candidate.from_tokens(session) or candidate.from_folders(session)
+            candidates = candidate.from_tokens(session) or candidate.from_folders(session)
         chosen = self._chosen.get(session.row.id)
-        return candidate.apply_choice(session, found, chosen) if chosen is not None else found
+        return candidate.apply_choice(session, candidates, chosen) if chosen is not None else candidates
 
     def _conversations(self, session: HapiSession) -> list[Candidate]:
-        """Those that a session without a token may be of, from the strongest evidence that there is."""
+        """The conversations that a session without a token may belong to, by the strongest evidence."""
         if session.cleared:
             return []
         return candidate.from_messages(session) or self._stores.conversations(session)
 
 
 def _superseded(db: HapiDatabase, metadata: HapiMetadata) -> str | None:
-    told = metadata.string("supersededBySessionId")
-    if told is None:
+    successor = metadata.string("supersededBySessionId")
+    if successor is None:
         return None
     with suppress(apsw.Error, UnicodeEncodeError):
-        return None if db.has(told) else told
+        return None if db.has(successor) else successor
     return None
-
-
-# --- One hapi install: looked at as a whole, and the plan to mend it.
 
 
 class HapiInstall:
@@ -194,21 +191,19 @@ class HapiInstall:
     def __init__(self, path: str, env: Mapping[str, str], chosen: Mapping[str, str] | None = None):
         self.path = database.database_path(path)
         self._env = env
-        self._chosen = chosen or {}  # session: the token that a person chose
+        self._chosen = chosen or {}  # session: the token that the user chose
 
     def running(self) -> list[str]:
-        """Who has the database open: that is the hub."""
+        """The processes that have the database open: that is the hub."""
         return open_files.database_open_in(self.path)
 
-    def look(self, progress: Progress | None = None) -> Diagnosis:
-        """All sessions, from one consistent state; one that cannot be read does not stop the rest."""
-        looking = HapiScan(self.path, NativeStores(self._env), self._chosen, progress)
+    def diagnose(self, progress: Progress | None = None) -> Diagnosis:
+        """All sessions from one consistent state; one that cannot be read does not stop the rest."""
+        scan = HapiScan(self.path, NativeStores(self._env), self._chosen, progress)
         try:
             with database.open_database(self.path) as db:
-                looking.at(db)
+                scan.check(db)
         except (apsw.Error, OSError, UnicodeDecodeError) as problem:
-            said = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
-            looking.tell(
-                "database_unreadable", f"it cannot be read, or not to its end: {' '.join(said.split())}"
-            )
-        return looking.diagnosis()
+            reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
+            scan.add("database_unreadable", f"part of it cannot be read: {' '.join(reason.split())}")
+        return scan.diagnosis()

@@ -1,22 +1,22 @@
-"""A session's metadata as it lies in the database: read as raw JSON, changed key by key, nothing lost."""
+"""A session's metadata in the database: read as raw JSON, and changed key by key so that nothing is lost."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, NoReturn
 
-from holdfast.peers.hapi.database import FLAVORS
+from holdfast.peers.hapi.flavors import FLAVORS
 
-SHOWN = 60  # characters of a value that a sentence may quote
+MAX_QUOTED = 60  # characters of a value that a text may quote
 
 
 class HapiMetadata:
-    """The value of one row's `metadata`."""
+    """The value of one row's `metadata` column."""
 
     def __init__(self, text: bytes | None):
         self.text = text
-        self.problem = ""  # why it is no object
-        self.is_nothing = text is None or not text.strip()  # whether a new object in its place loses nothing
+        self.problem = ""  # why it is not an object
+        self.is_nothing = text is None or not text.strip()  # a new object in its place would lose nothing
         self.fields: dict[str, Any] = {}
         if text is None:
             self.problem = "there is none"
@@ -24,7 +24,7 @@ class HapiMetadata:
         try:
             value = json.loads(text.decode(), parse_constant=_refuse)
         except RecursionError:
-            self.problem = "it is nested too deep to be read"
+            self.problem = "it is nested too deep"
             return
         except ValueError as problem:
             self.problem = f"it is not JSON: {problem}"
@@ -37,30 +37,30 @@ class HapiMetadata:
 
     @property
     def is_object(self) -> bool:
-        """Whether it can hold anything."""
+        """Whether it is an object."""
         return not self.problem
 
     def string(self, key: str) -> str | None:
-        """A key's value, if it is text and not empty."""
+        """The value of a key, if it is a non-empty string."""
         value = self.fields.get(key)
         return value if isinstance(value, str) and value else None
 
     def tokens(self) -> dict[str, str]:
-        """Flavor: token, for all that are there."""
-        found = {}
+        """All tokens by flavor."""
+        tokens = {}
         for flavor in FLAVORS.values():
             if flavor.token and (token := self.string(flavor.token)):
-                found[flavor.name] = token
-        return found
+                tokens[flavor.name] = token
+        return tokens
 
     @property
     def agent(self) -> str | None:
-        """Whose session it is: as it says, else that of the only token that it has."""
+        """The session's agent: the named one, otherwise that of its only token."""
         tokens = self.tokens()
         return self.string("flavor") or (next(iter(tokens)) if len(tokens) == 1 else None)
 
     def with_keys(self, keys: dict[str, str]) -> str | None:
-        """The JSON text with these keys set and every other value as it was; None if that cannot be made."""
+        """The JSON text with these keys set and all other values unchanged; None if that is impossible."""
         if self.is_nothing:
             return json.dumps(keys, ensure_ascii=False, separators=(",", ":"))
         try:
@@ -74,17 +74,17 @@ class HapiMetadata:
 
 
 def _members(text: str) -> dict[str, str]:
-    """Each key of an object that is known to be sound, and the text that it and its value have."""
-    found = {}
+    """The JSON text of each member of a valid object, by key."""
+    members = {}
     at = _skip(text, text.index("{") + 1)
     while text[at] != "}":
         key, end = _DECODER.raw_decode(text, at)
         value = _skip(text, _skip(text, end) + 1)
         _, after = _DECODER.raw_decode(text, value)
-        found[key] = f"{text[at:end]}:{text[value:after]}"
+        members[key] = f"{text[at:end]}:{text[value:after]}"
         at = _skip(text, after)
         at = _skip(text, at + 1) if text[at] == "," else at
-    return found
+    return members
 
 
 def _skip(text: str, at: int) -> int:
@@ -108,12 +108,12 @@ def _called(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     kind = "a string" if isinstance(value, str) else "an array" if isinstance(value, list) else "a number"
-    shown = json.dumps(value, ensure_ascii=False)
-    return f"{kind}, {shown}" if len(shown) <= SHOWN else kind
+    quoted = json.dumps(value, ensure_ascii=False)
+    return f"{kind}, {quoted}" if len(quoted) <= MAX_QUOTED else kind
 
 
 def _is_nothing(value: Any) -> bool:
-    """Whether there is nothing in a value that a session's metadata could have been."""
+    """Whether a value contains nothing of a session's metadata."""
     if isinstance(value, list):
         return not value
     if not isinstance(value, str):
@@ -121,4 +121,4 @@ def _is_nothing(value: Any) -> bool:
     try:
         return not isinstance(json.loads(value), dict | list)
     except (ValueError, RecursionError):
-        return "{" not in value  # else it may be a torn object
+        return "{" not in value  # otherwise it may be a damaged object

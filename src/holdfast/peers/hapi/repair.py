@@ -1,4 +1,4 @@
-"""The repairs of one look: each a change of one row, and no two of them take the same conversation."""
+"""The repairs of one diagnosis: each changes one row, and no two get the same conversation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.doctor.plan import DatabaseStep, DoctorFinding, RowChange, RowCheck
 from holdfast.peers.hapi.candidates import CHOICE, Candidate
-from holdfast.peers.hapi.database import TOKENS
+from holdfast.peers.hapi.flavors import TOKENS
 from holdfast.peers.hapi.sessions import HapiSession
 
 _SET = (
@@ -24,17 +24,17 @@ Token = tuple[str, str]  # the metadata's key, and its value
 
 
 class RowRepair(msgspec.Struct, frozen=True):
-    """What is to be done to one session's row."""
+    """The repair of one session's row."""
 
     session: str
     statement: RowChange
     check: RowCheck
     tokens: frozenset[Token]
-    chosen: bool  # by a person, who knows what else has that token
+    chosen: bool  # by the user, who knows what else has that token
 
 
 def plan_repair(session: HapiSession, candidate: Candidate) -> RowRepair | None:
-    """The change that gives a session what it lacks; None if its row cannot be changed as hapi would."""
+    """The change that adds what a session lacks; None if its row cannot be changed as hapi would."""
     row, old = session.row, session.metadata.text
     text = session.metadata.with_keys(candidate.keys)
     if text is None or not row.named or not _counts(row.version) or not _counts(row.seq):
@@ -53,19 +53,19 @@ def plan_repair(session: HapiSession, candidate: Candidate) -> RowRepair | None:
 
 
 def _counts(value: object) -> bool:
-    """Whether it is a number that one can be added to."""
+    """Whether it is a number that can be incremented."""
     return isinstance(value, int) and abs(value) < 1 << 62
 
 
 def contested(repairs: Iterable[RowRepair]) -> set[str]:
-    """The sessions that would get a token that another one gets too; hapi makes one row of such two."""
+    """The sessions that would get the same token as another; hapi would merge their rows."""
     repairs = list(repairs)
     count = Counter(token for repair in repairs for token in repair.tokens)
     return {r.session for r in repairs if not r.chosen and any(count[token] > 1 for token in r.tokens)}
 
 
 def step(path: str, repairs: Sequence[RowRepair], findings: Iterable[DoctorFinding]) -> DatabaseStep:
-    """All of them, in one transaction."""
+    """All repairs in one transaction."""
     return DatabaseStep(
         path=path,
         statements=[repair.statement for repair in repairs],
@@ -75,7 +75,7 @@ def step(path: str, repairs: Sequence[RowRepair], findings: Iterable[DoctorFindi
 
 
 def without_action(finding: DoctorFinding, why: str = "") -> DoctorFinding:
-    """The same finding, without a repair."""
+    """The same finding without its action."""
     if finding.action is None:
         return finding
     return replace(finding, action=None, text=f"{finding.text}; {why}" if why else finding.text)

@@ -1,10 +1,10 @@
-"""What the agent's database has, in the form of a sidecar."""
+"""Rows of the agent's database in the form of a sidecar."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.peers.hermes import transcript, values
+from holdfast.peers.hermes import values, worktree
 from holdfast.peers.hermes.database import HermesSessionRow
 from holdfast.peers.hermes.messages import STRUCTURED, HermesMessage, strip_wrappers
 
@@ -25,7 +25,7 @@ _CARRIED = (
     "api_content",
 )
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-# Of an index entry: what its session would have in its file.
+# The fields that a rebuilt session takes from its index entry.
 LISTED = (
     "title",
     "workspace",
@@ -50,75 +50,75 @@ LISTED = (
 
 
 def message(row: HermesMessage) -> dict[str, Any]:
-    """A message of a sidecar, with everything that its row has, or the agent's own transcript."""
-    told = row.raw
-    made: dict[str, Any] = {"role": row.role, "content": content(told.get("content"), row.role)}
+    """A row as a message of a sidecar, with everything that the row or the agent's transcript has."""
+    raw = row.raw
+    message: dict[str, Any] = {"role": row.role, "content": content(raw.get("content"), row.role)}
     if not row.place.isdigit():
-        return {**told, **made}
+        return {**raw, **message}
     if row.at is not None:
-        made["timestamp"] = row.at
+        message["timestamp"] = row.at
     for name in _CARRIED:
-        if told.get(name) not in (None, "", []):
-            made[name] = told[name]
-    made["_state_db_row_id"] = int(row.place)  # by this the web UI knows it again
-    return made
+        if raw.get(name) not in (None, "", []):
+            message[name] = raw[name]
+    message["_state_db_row_id"] = int(row.place)  # the web UI identifies it by this
+    return message
 
 
-def completed(told: Any, row: HermesMessage) -> Any:
-    """A sidecar's copy, with what only its row has; what is there stays as it is."""
-    if not isinstance(told, dict):
-        return told
-    made = dict(told)
-    if isinstance(said := told.get("content"), str) and said.startswith(STRUCTURED):
-        made["content"] = content(said, row.role)
-    elif said in (None, "") and row.text:
-        made["content"] = content(row.raw.get("content"), row.role)
+def completed(raw: Any, row: HermesMessage) -> Any:
+    """A sidecar's message, completed with what only its row has; existing values stay."""
+    if not isinstance(raw, dict):
+        return raw
+    message = dict(raw)
+    if isinstance(text := raw.get("content"), str) and text.startswith(STRUCTURED):
+        message["content"] = content(text, row.role)
+    elif text in (None, "") and row.text:
+        message["content"] = content(row.raw.get("content"), row.role)
     for name in ("tool_calls", "tool_call_id", "reasoning", "reasoning_content"):
-        if told.get(name) in (None, "", []) and row.raw.get(name) not in (None, "", []):
-            made[name] = row.raw[name]
-    if row.tool and not told.get("tool_name") and not told.get("name"):
-        made["tool_name"] = row.tool
-    return made
+        if raw.get(name) in (None, "", []) and row.raw.get(name) not in (None, "", []):
+            message[name] = row.raw[name]
+    if row.tool and not raw.get("tool_name") and not raw.get("name"):
+        message["tool_name"] = row.tool
+    return message
 
 
-def content(told: Any, role: str) -> Any:
+def content(stored: Any, role: str) -> Any:
     """A row's content as it was before it was stored."""
-    if isinstance(told, str) and told.startswith(STRUCTURED):
+    if isinstance(stored, str) and stored.startswith(STRUCTURED):
         try:
-            return values.parse(told[len(STRUCTURED) :])
+            return values.parse(stored[len(STRUCTURED) :])
         except ValueError:
-            return told[len(STRUCTURED) :]
-    if told is None:
+            return stored[len(STRUCTURED) :]
+    if stored is None:
         return ""
-    return strip_wrappers(told) if role == "user" and isinstance(told, str) else told
+    return strip_wrappers(stored) if role == "user" and isinstance(stored, str) else stored
 
 
 def head(native_id: str, header: HermesSessionRow | None, entry: dict[str, Any]) -> dict[str, Any]:
-    """A sidecar's fields out of a session's row, and where that is silent out of the index."""
-    made: dict[str, Any] = {"session_id": native_id}
+    """A sidecar's fields from a session's row; missing ones come from the index entry."""
+    head: dict[str, Any] = {"session_id": native_id}
     if header is not None:
-        told = header.values
-        title, folder, model = header.word("title"), transcript.folder_of_row(header), header.word("model")
-        made |= {"title": title} if title else {}
-        made |= {"workspace": folder, "created_workspace": folder} if folder else {}
-        made |= {"model": model} if model else {}
-        made |= transcript.worktree_fields(header)
-        if (started := values.seconds(told.get("started_at"))) is not None:
-            made["created_at"] = started
+        columns = header.values
+        title, folder, model = header.text("title"), worktree.folder_of_row(header), header.text("model")
+        head |= {"title": title} if title else {}
+        head |= {"workspace": folder, "created_workspace": folder} if folder else {}
+        head |= {"model": model} if model else {}
+        head |= worktree.worktree_fields(header)
+        if (started := values.seconds(columns.get("started_at"))) is not None:
+            head["created_at"] = started
         for name in _COUNTED:
-            if type(told.get(name)) is int:
-                made[name] = told[name]
-        cost = told.get("actual_cost_usd") or told.get("estimated_cost_usd")
-        made |= {"estimated_cost": cost} if cost is not None else {}
-        made |= {"archived": True} if told.get("archived") else {}
-        made |= {"pinned": True} if told.get("pinned") else {}
-        made |= {"profile": profile} if (profile := header.word("profile_name")) else {}
-        made |= {"parent_session_id": parent} if (parent := header.word("parent_session_id")) else {}
-        made |= _source(header.word("source") or "webui")
+            if type(columns.get(name)) is int:
+                head[name] = columns[name]
+        cost = columns.get("actual_cost_usd") or columns.get("estimated_cost_usd")
+        head |= {"estimated_cost": cost} if cost is not None else {}
+        head |= {"archived": True} if columns.get("archived") else {}
+        head |= {"pinned": True} if columns.get("pinned") else {}
+        head |= {"profile": profile} if (profile := header.text("profile_name")) else {}
+        head |= {"parent_session_id": parent} if (parent := header.text("parent_session_id")) else {}
+        head |= _source(header.text("source") or "webui")
     for name in LISTED:
-        if entry.get(name) not in (None, "") and name not in made:
-            made[name] = entry[name]
-    return made
+        if entry.get(name) not in (None, "") and name not in head:
+            head[name] = entry[name]
+    return head
 
 
 def _source(source: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The web UI's list of its sessions, made anew where it does not tell what is there."""
+"""The web UI's index of its sessions: what its entries contain, and how it is rebuilt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.peers.hermes import values
 from holdfast.peers.hermes.messages import read_message
 from holdfast.peers.hermes.sidecar import Sidecar
 
-# In the order in which the web UI writes them, with what it takes where a file is silent.
+# In the order in which the web UI writes them, with its defaults.
 _COPIED: dict[str, Any] = {
     "title": "Untitled",
     "workspace": "",
@@ -64,23 +64,23 @@ _WORKTREE = ("worktree_path", "worktree_branch", "worktree_repo_root", "worktree
 
 
 def index_entry(native_id: str, side: Sidecar) -> dict[str, Any]:
-    """What the index should say of a session."""
+    """The index entry of a session."""
     head = side.head
-    told = [read_message(one, "sidecar", "") for one in side.messages if isinstance(one, dict)]
-    times = [message.at for message in told if message.at]
-    made: dict[str, Any] = {"session_id": native_id}
-    made |= {name: head.get(name, default) for name, default in _COPIED.items()}
-    made["created_workspace"] = head.get("created_workspace") or made["workspace"]
-    made["message_count"] = len(side.messages)
-    made["last_message_at"] = max(times, default=None) or made["updated_at"]
-    made["user_message_count"] = sum(message.role == "user" for message in told)
-    made["has_pending_user_message"] = bool(head.get("pending_user_message"))
-    made["is_streaming"] = False
+    messages = [read_message(raw, "sidecar", "") for raw in side.messages if isinstance(raw, dict)]
+    times = [message.at for message in messages if message.at]
+    entry: dict[str, Any] = {"session_id": native_id}
+    entry |= {name: head.get(name, default) for name, default in _COPIED.items()}
+    entry["created_workspace"] = head.get("created_workspace") or entry["workspace"]
+    entry["message_count"] = len(side.messages)
+    entry["last_message_at"] = max(times, default=None) or entry["updated_at"]
+    entry["user_message_count"] = sum(message.role == "user" for message in messages)
+    entry["has_pending_user_message"] = bool(head.get("pending_user_message"))
+    entry["is_streaming"] = False
     if head.get("parent_session_id"):
-        made["parent_session_id"] = head["parent_session_id"]
+        entry["parent_session_id"] = head["parent_session_id"]
     if head.get("worktree_path"):
-        made |= {name: head.get(name) for name in _WORKTREE}
-    return made
+        entry |= {name: head.get(name) for name in _WORKTREE}
+    return entry
 
 
 def rebuild_index(
@@ -89,24 +89,27 @@ def rebuild_index(
     fresh: Iterable[str],
     entry_of: Callable[[str], dict[str, Any] | None],
 ) -> bytes:
-    """The index without the one and with the other; entries that say more than we know keep it."""
-    dropped, wanted = set(gone), dict.fromkeys(fresh)
+    """The index without the `gone` sessions and with new entries for the `fresh` ones.
+
+    Fields of an entry that we do not know stay.
+    """
+    dropped, pending = set(gone), dict.fromkeys(fresh)
     kept: list[Any] = []
     for old in listed:
         own = values.identifier(old.get("session_id")) if isinstance(old, dict) else ""
         if own in dropped:
             continue
-        if own in wanted:
-            del wanted[own]
+        if own in pending:
+            del pending[own]
             old = {**old, **(entry_of(own) or {})}
         kept.append(old)
-    added = [one for own in wanted if (one := entry_of(own)) is not None]
-    made = [*kept, *added]
+    added = [entry for own in pending if (entry := entry_of(own)) is not None]
+    entries = [*kept, *added]
     if not kept:
-        made.sort(key=lambda one: values.seconds(one.get("updated_at")) or 0.0, reverse=True)
-    return encode(made, indent=2)
+        entries.sort(key=lambda entry: values.seconds(entry.get("updated_at")) or 0.0, reverse=True)
+    return encode(entries, indent=2)
 
 
 def encode(value: Any, indent: int | None = None) -> bytes:
-    """JSON as the web UI writes it; halves of characters become marks."""
+    """JSON as the web UI writes it; half characters become replacement marks."""
     return values.replace_lone_surrogates(json.dumps(value, ensure_ascii=False, indent=indent)).encode()

@@ -1,4 +1,4 @@
-"""Where Hermes keeps what: a home with its databases, and the web UI's folder of sessions."""
+"""Where Hermes stores what: a home with its databases, and the web UI's folder of sessions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HermesLayout:
     """The files below one root: a home, the web UI's state folder, its sessions folder, or a database."""
 
     def __init__(self, root: str):
-        """The root may be any of these; what there is no place for is None."""
+        """`root` may be any of these; a path that it does not imply is None."""
         root = os.path.abspath(root)
         self.home: str | None = None
         self.folder: str | None = None
@@ -42,29 +42,29 @@ class HermesLayout:
 
     @classmethod
     def around(cls, path: str) -> HermesLayout:
-        """The layout that a session's file or database is in."""
+        """The layout that contains a session's file or database."""
         name = os.path.basename(path)
         return cls(os.path.dirname(path) if session_id(name) is not None else path)
 
     def databases(self) -> list[str]:
-        """The databases that may hold a session: the home's own, then those of its profiles."""
+        """The databases that may have a session: the home's own, then those of its profiles."""
         if self._database is not None and self.home is None:
             return [self._database]
         if self.home is None:
             return []
-        found = [os.path.join(self.home, DATABASE)]
+        paths = [os.path.join(self.home, DATABASE)]
         profiles = os.path.join(self.home, "profiles")
-        found += [os.path.join(profiles, name, DATABASE) for name in _names(profiles)]
-        return [path for path in found if os.path.isfile(path)]
+        paths += [os.path.join(profiles, name, DATABASE) for name in _names(profiles)]
+        return [path for path in paths if os.path.isfile(path)]
 
     def sidecar(self, native_id: str) -> str | None:
-        """Where that session's sidecar is, or would be; None if no file can be called so."""
+        """The path of a session's sidecar, whether or not it exists; None if the id cannot be a file name."""
         if self.folder is None or not _ID.fullmatch(native_id):
             return None
         return os.path.join(self.folder, f"{native_id}.json")
 
     def names(self) -> list[str]:
-        """The names in the folder of sessions."""
+        """The file names in the folder of sessions."""
         return _names(self.folder) if self.folder is not None else []
 
     def turn_journals(self, native_id: str) -> list[str]:
@@ -72,12 +72,12 @@ class HermesLayout:
         if self.folder is None or not _JOURNALED.fullmatch(native_id):
             return []
         folder = os.path.join(self.folder, TURNS)
-        own = [
+        names = [
             name
             for name in _names(folder)
             if name == f"{native_id}.jsonl" or (name.startswith(f"{native_id}~") and name.endswith(".jsonl"))
         ]
-        return [os.path.join(folder, name) for name in own]
+        return [os.path.join(folder, name) for name in names]
 
     def run_journals(self, native_id: str) -> list[str]:
         """Its run journals, one for each stream."""
@@ -87,13 +87,13 @@ class HermesLayout:
         return [os.path.join(folder, name) for name in _names(folder) if name.endswith(".jsonl")]
 
     def transcripts(self, native_id: str) -> list[str]:
-        """The agent's own transcripts of it, beside the databases; only there if somebody asked for them."""
+        """The agent's own transcripts of a session, beside the databases; they exist only if configured."""
         if self.home is None or not _ID.fullmatch(native_id):
             return []
         profiles = os.path.join(self.home, "profiles")
         homes = [self.home, *(os.path.join(profiles, name) for name in _names(profiles))]
-        found = [os.path.join(home, "sessions", f"session_{native_id}.json") for home in homes]
-        return [path for path in found if os.path.isfile(path)]
+        paths = [os.path.join(home, "sessions", f"session_{native_id}.json") for home in homes]
+        return [path for path in paths if os.path.isfile(path)]
 
 
 def session_id(name: str) -> str | None:
@@ -106,7 +106,7 @@ def session_id(name: str) -> str | None:
 
 
 def is_temp_file(name: str) -> bool:
-    """Whether that is the name of a temporary file of the web UI."""
+    """Whether the name is that of a temporary file of the web UI."""
     return _LITTER.fullmatch(name) is not None
 
 
@@ -119,7 +119,7 @@ def _is_home(root: str) -> bool:
 
 
 def _home_of(database: str) -> str:
-    """The home of a database: its folder, or two above if that is a profile."""
+    """The home of a database: its folder, or two levels up for a profile."""
     folder = os.path.dirname(database)
     above = os.path.dirname(folder)
     return os.path.dirname(above) if os.path.basename(above) == "profiles" else folder
@@ -132,5 +132,5 @@ def _above(folder: str, name: str) -> str | None:
 def _names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
-    except OSError:  # none, or not for us
+    except OSError:  # it does not exist, or we may not read it
         return []

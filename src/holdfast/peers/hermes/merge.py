@@ -1,4 +1,4 @@
-"""Two copies of one conversation put together: by what was said, not by how much. Values in, values out."""
+"""Merges two copies of one conversation by content, not by length. A pure function of its inputs."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from collections.abc import Callable, Hashable, Sequence
 from math import inf
 from typing import NamedTuple
 
-DAY_S = 86_400.0  # a time that is earlier by more is of a clock that goes wrong
-SAME_S = 2.0  # by so much the times of a message differ in two files; some are cut to whole seconds
-LATE_S = 60.0  # a sidecar's messages get their time when the turn is over, the agent's rows a bit earlier
-MOST_KEPT = 50  # messages that a compaction keeps at the beginning
+DAY_S = 86_400.0  # a time that is earlier by more comes from a wrong clock
+SAME_S = 2.0  # the times of one message differ by this much in two files; some are cut to whole seconds
+LATE_S = 60.0  # a sidecar's messages get their time at the end of the turn, the agent's rows earlier
+MAX_KEPT = 50  # messages that a compaction keeps at the start
 
 
 class ComparableMessage(NamedTuple):
-    """As much of a message as is needed to know it again."""
+    """The parts of a message that identify it in another copy."""
 
     key: bytes
     at: float | None = None
-    weak: bytes = b""  # by which a copy that lost its calls is known
+    weak: bytes = b""  # identifies a copy that lost its calls
     has_ids: bool = False
-    asks: bool = False  # it is a prompt: what was said before it was stamped before it
+    asks: bool = False  # it is a prompt: everything before it has an earlier time
 
 
 Span = tuple[float, float]
 
 
 class MergePlan(NamedTuple):
-    """How a second copy fits into a first."""
+    """How a second copy fits into a first one."""
 
-    pairs: dict[int, int]  # places in the second that are places in the first
-    after: dict[int, list[int]]  # the rest of the second, each behind a place in the first; -1: before all
+    pairs: dict[int, int]  # position in the second copy: the same message's position in the first
+    after: dict[int, list[int]]  # other messages of the second, by the position they follow; -1: before all
 
 
 def plan_merge(
     first: Sequence[ComparableMessage], second: Sequence[ComparableMessage], rows: bool = False
 ) -> MergePlan:
-    """Which messages of the second copy the first has, and where the others belong.
+    """Which messages of the second copy the first copy has, and where the others belong.
 
-    The n-th message that says something is the n-th in the other copy too, unless their times speak against
-    it: "go on" is said again and again. `rows`: the first are an agent's rows, which have times of their own.
-    What only the second has stands behind what it stood behind there, and what was said before it.
+    The n-th message with some content is the n-th in the other copy too, unless their times contradict it:
+    "go on" is said many times. `rows`: the first copy is the agent's rows, which have times of their own. A
+    message that only the second copy has follows the message that it follows there, and everything earlier.
     """
     pairs = _pairs(first, second, _turns(first) if rows else _moments(first))
     steady = _rising([(mine, pairs[mine]) for mine in sorted(pairs)])
@@ -56,43 +56,43 @@ def plan_merge(
             while behind + 1 < end and _is_before(first[behind + 1], item):
                 behind += 1
             after[behind].append(mine)
-    if not steady and after:  # nothing in common: one behind the other
+    if not steady and after:  # nothing in common: one copy follows the other
         alone = [mine for mine in range(len(second)) if mine not in pairs]
         early = _earlier(first, second)
         parts = {-1: alone[:early], len(first) - 1: alone[early:]} if first else {-1: alone}
-        return MergePlan(pairs, {place: part for place, part in parts.items() if part})
+        return MergePlan(pairs, {position: part for position, part in parts.items() if part})
     return MergePlan(pairs, dict(after))
 
 
 def compaction_copies(keys: Sequence[bytes], summaries: Sequence[int]) -> set[int]:
-    """Rows that only repeat earlier ones: a compaction adds a summary and, again, what it keeps.
+    """Rows that only repeat earlier ones: a compaction adds a summary and repeats what it keeps.
 
-    That is the beginning of the conversation before the summary, and its end behind it.
+    That is the start of the conversation before the summary, and its end after it.
     """
-    found: set[int] = set()
-    for place in summaries:
+    repeated: set[int] = set()
+    for position in summaries:
         kept = 0
-        for count in range(min(MOST_KEPT, place // 2), 0, -1):
-            if list(keys[place - count : place]) == list(keys[:count]):
+        for count in range(min(MAX_KEPT, position // 2), 0, -1):
+            if list(keys[position - count : position]) == list(keys[:count]):
                 kept = count
                 break
-        found.update(range(place - kept, place))
-        before = place - kept
-        length = _overlap(keys[place + 1 : place + 1 + before], keys[:before])
-        found.update(range(place + 1, place + 1 + length))
-    return found
+        repeated.update(range(position - kept, position))
+        before = position - kept
+        length = _overlap(keys[position + 1 : position + 1 + before], keys[:before])
+        repeated.update(range(position + 1, position + 1 + length))
+    return repeated
 
 
-def _is_before(one: ComparableMessage, other: ComparableMessage) -> bool:
-    return one.at is not None and other.at is not None and one.at <= other.at
+def _is_before(first: ComparableMessage, second: ComparableMessage) -> bool:
+    return first.at is not None and second.at is not None and first.at <= second.at
 
 
 def _earlier(first: Sequence[ComparableMessage], second: Sequence[ComparableMessage]) -> int:
-    """How many at the beginning of the second were said before all of the first, as far as times tell."""
-    begins = min((item.at for item in first if item.at is not None), default=-inf)
-    for place, item in enumerate(second):
-        if item.at is None or item.at > begins:
-            return place
+    """How many messages at the start of the second copy were said before all of the first, by their times."""
+    start = min((item.at for item in first if item.at is not None), default=-inf)
+    for position, item in enumerate(second):
+        if item.at is None or item.at > start:
+            return position
     return len(second)
 
 
@@ -102,7 +102,7 @@ def _pairs(
     always = [(-inf, inf)] * len(first)
     pairs = _matched(first, second, {}, always, lambda item, _: (item.key, item.at))
     pairs = _matched(first, second, pairs, spans, lambda item, _: item.key)
-    # The same words, and ids in one of them only: that copy lost its calls.
+    # The same words, and only one of them has ids: the other copy lost its calls.
     return _matched(
         first, second, pairs, spans, lambda item, mine: item.weak and (item.weak, item.has_ids is not mine)
     )
@@ -115,67 +115,67 @@ def _matched(
     spans: Sequence[Span],
     name: Callable[[ComparableMessage, bool], Hashable],
 ) -> dict[int, int]:
-    """The known pairs, and those of the rest that have one name and whose times do not speak against it."""
+    """The known pairs, and pairs of the rest that have the same name and no contradicting times."""
     pairs, taken = dict(known), set(known.values())
-    places: dict[Hashable, list[int]] = defaultdict(list)
-    for place in range(len(first) - 1, -1, -1):
-        if place not in taken and (own := name(first[place], False)):
-            places[own].append(place)
+    positions: dict[Hashable, list[int]] = defaultdict(list)
+    for position in range(len(first) - 1, -1, -1):
+        if position not in taken and (key := name(first[position], False)):
+            positions[key].append(position)
     for mine, item in enumerate(second):
-        waiting = places.get(name(item, True)) if mine not in pairs else None
+        waiting = positions.get(name(item, True)) if mine not in pairs else None
         while waiting:
             since, until = spans[waiting[-1]]
             if item.at is None or (item.at <= until and not since - DAY_S <= item.at < since):
                 pairs[mine] = waiting.pop()
                 break
             if item.at < since or len(waiting) == 1:
-                break  # said again, later; or before all that are left
+                break  # said again later, or before all that are left
             waiting.pop()
     return pairs
 
 
 def _moments(items: Sequence[ComparableMessage]) -> list[Span]:
-    """When a copy of each message in another file of the web UI was said: at the same time."""
+    """When a message was said according to another file of the web UI: at the same time."""
     return [(-inf, inf) if item.at is None else (item.at - SAME_S, item.at + SAME_S) for item in items]
 
 
 def _turns(items: Sequence[ComparableMessage]) -> list[Span]:
-    """When the web UI may have stamped its copy of each row: from the end of the turn before to the next."""
-    begins: list[float] = []
+    """When the web UI may have stamped its copy of each row: between the previous turn's end and the next."""
+    starts: list[float] = []
     since = latest = -inf
     for item in items:
         since = latest if item.asks else since
         latest = max(latest, item.at) if item.at is not None else latest
-        begins.append(since - SAME_S)
-    found: list[Span] = []
-    for item, since in zip(reversed(items), reversed(begins), strict=True):
+        starts.append(since - SAME_S)
+    spans: list[Span] = []
+    for item, since in zip(reversed(items), reversed(starts), strict=True):
         at = item.at
-        found.append((-inf, inf) if at is None else (since, min(max(latest, at) + LATE_S, at + DAY_S)))
+        spans.append((-inf, inf) if at is None else (since, min(max(latest, at) + LATE_S, at + DAY_S)))
         latest = at if item.asks and at is not None else latest
-    return found[::-1]
+    return spans[::-1]
 
 
 def _rising(pairs: list[tuple[int, int]]) -> dict[int, int]:
-    """As many of the pairs as possible that are in the same order in both copies."""
+    """The most pairs that have the same order in both copies."""
     tails: list[int] = []
     ends: list[int] = []
     before: list[int | None] = []
-    for n, (_, place) in enumerate(pairs):
-        at = bisect_left(tails, place)
-        tails[at : at + 1] = [place]
+    for n, (_, position) in enumerate(pairs):
+        at = bisect_left(tails, position)
+        tails[at : at + 1] = [position]
         ends[at : at + 1] = [n]
         before.append(ends[at - 1] if at else None)
     chosen = {}
     at_end: int | None = ends[-1] if ends else None
     while at_end is not None:
-        mine, place = pairs[at_end]
-        chosen[mine] = place
+        mine, position = pairs[at_end]
+        chosen[mine] = position
         at_end = before[at_end]
     return chosen
 
 
 def _overlap(head: Sequence[bytes], tail: Sequence[bytes]) -> int:
-    """How many at the beginning of the one are exactly the end of the other."""
+    """How many at the start of one are exactly the end of the other."""
     if not head or not tail:
         return 0
     joined = [*head, b"", *tail[-len(head) :]]  # no key is empty

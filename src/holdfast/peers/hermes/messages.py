@@ -1,4 +1,4 @@
-"""One message, as a row of `state.db` or a sidecar tells it, in one form."""
+"""One message from a row of `state.db` or from a sidecar, in one form."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 from holdfast.peers.hermes import values
 
-STRUCTURED = "\0json:"  # before content that is no plain text (hermes-agent's SessionDB)
+STRUCTURED = "\0json:"  # prefix of content that is not plain text (hermes-agent's SessionDB)
 SOURCES = ("row", "sidecar", "backup")
 
-# The web UI puts it before a prompt that it sends to the agent; its own copy is without it.
+# The web UI puts it before a prompt that it sends to the agent; its own copy lacks it.
 _WORKSPACE = re.compile(r"\s*\[Workspace(?:::v1)?:\s*(?:\\.|[^\]\\])+\]\s*")
 _ATTACHED = re.compile(r"\n\n\[Attached files: [^\]]+\]$")
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
@@ -21,65 +21,65 @@ _SUMMARIES = ("[context compaction", "context compaction", "[context summary]")
 
 
 class HermesToolCall(msgspec.Struct, frozen=True):
-    """A tool call that a message makes."""
+    """A tool call in a message."""
 
     id: str
     name: str
     input: Any
-    output: str | None = None  # where the message itself says how it ended (the web UI's tool cards)
+    output: str | None = None  # where the message itself has the result (the web UI's tool cards)
     ok: bool = True
     done: bool = False
 
 
 class HermesMessage(msgspec.Struct, kw_only=True):
-    """What was said or done, and where that is written."""
+    """A message and where it is stored."""
 
     role: str
     source: str
-    record: str  # names this record among all of its session, and stays the same
+    record: str  # identifies it within its session, and never changes
     text: str = ""
     thinking: str = ""
     calls: list[HermesToolCall] = []
-    result_of: str | None = None  # of a tool's result: the call
-    tool: str = ""  # and its name
+    result_of: str | None = None  # for a tool result: the call
+    tool: str = ""  # for a tool result: the tool's name
     disposition: str = ""
     at: float | None = None
-    marker: str = ""  # what the web UI put in itself: the type of an error, or `partial`
-    stream: str = ""  # the run from whose journal it was recovered
-    summary: bool = False  # of a compaction
-    compacted: bool = False  # summed up since; it was said all the same
-    undone: bool = False  # the user took it back
-    id: str = ""  # the web UI's own, if it has one
-    place: str = ""  # its row, or where it is in its file
-    key: bytes = b""  # the same for two copies of one message
-    weak: bytes = b""  # the same for a copy that lost its calls; empty: it says nothing by itself
+    marker: str = ""  # added by the web UI itself: the type of an error, or `partial`
+    stream: str = ""  # the run from whose journal the web UI recovered it
+    summary: bool = False  # it is the summary of a compaction
+    compacted: bool = False  # a later compaction summarized it
+    undone: bool = False  # the user undid it
+    id: str = ""  # the web UI's own id, if it has one
+    place: str = ""  # its row, or its position in its file
+    key: bytes = b""  # equal for two copies of one message
+    weak: bytes = b""  # equal for a copy that lost its calls; empty: its text identifies nothing
     raw: dict[str, Any] = {}
 
 
-def read_message(told: dict[str, Any], source: str, place: str) -> HermesMessage:
-    """A message as it is told; `place` is its row, or where it is in its file."""
-    role = values.identifier(told.get("role"))
-    calls = _calls(told.get("tool_calls"))
-    said = content_text(told.get("content"))
+def read_message(raw: dict[str, Any], source: str, place: str) -> HermesMessage:
+    """Read a raw message; `place` is its row, or its position in its file."""
+    role = values.identifier(raw.get("role"))
+    calls = _calls(raw.get("tool_calls"))
+    text = content_text(raw.get("content"))
     message = HermesMessage(
         role=role,
         source=source,
         record="",
-        text=strip_wrappers(said) if role == "user" else said,
-        thinking=_thinking(told),
-        calls=calls or _cards(told.get("_partial_tool_calls"), f"{source}-{place}"),
-        result_of=values.identifier(told.get("tool_call_id")) or None,
-        tool=values.identifier(told.get("tool_name") or told.get("name")),
-        disposition=values.identifier(told.get("effect_disposition")),
-        at=values.seconds(told.get("timestamp")),
-        marker=_marker(told),
-        stream=values.identifier(told.get("_recovered_stream_id")),
-        id=values.identifier(told.get("id") or told.get("message_id")) if source != "row" else "",
+        text=strip_wrappers(text) if role == "user" else text,
+        thinking=_thinking(raw),
+        calls=calls or _cards(raw.get("_partial_tool_calls"), f"{source}-{place}"),
+        result_of=values.identifier(raw.get("tool_call_id")) or None,
+        tool=values.identifier(raw.get("tool_name") or raw.get("name")),
+        disposition=values.identifier(raw.get("effect_disposition")),
+        at=values.seconds(raw.get("timestamp")),
+        marker=_marker(raw),
+        stream=values.identifier(raw.get("_recovered_stream_id")),
+        id=values.identifier(raw.get("id") or raw.get("message_id")) if source != "row" else "",
         place=place,
-        raw=told,
+        raw=raw,
     )
-    message.summary = bool(told.get("_compressed_summary")) or (
-        role in ("user", "assistant", "system") and said.lstrip()[:30].lower().startswith(_SUMMARIES)
+    message.summary = bool(raw.get("_compressed_summary")) or (
+        role in ("user", "assistant", "system") and text.lstrip()[:30].lower().startswith(_SUMMARIES)
     )
     message.key = _key(message)
     message.weak = _weak_key(message)
@@ -88,7 +88,7 @@ def read_message(told: dict[str, Any], source: str, place: str) -> HermesMessage
 
 
 def content_text(content: Any) -> str:
-    """Content as text; parts that are none are named."""
+    """Content as text; parts that are not text are named."""
     if isinstance(content, str):
         if content.startswith(STRUCTURED):
             try:
@@ -104,7 +104,7 @@ def content_text(content: Any) -> str:
 
 
 def strip_wrappers(prompt: str) -> str:
-    """A prompt without the workspace that the web UI tells the agent before it."""
+    """A prompt without the workspace note that the web UI adds for the agent."""
     return _WORKSPACE.sub("", prompt, count=1) if _WORKSPACE.match(prompt) else prompt
 
 
@@ -119,56 +119,56 @@ def _part(part: Any) -> str:
     return f"[{values.identifier(part.get('type')) or 'part'}]"
 
 
-def _thinking(told: dict[str, Any]) -> str:
-    """What the agent's own ACP adapter shows as its thoughts: the first of these that says something."""
+def _thinking(raw: dict[str, Any]) -> str:
+    """The thoughts that the agent's own ACP adapter shows: the first of these fields that is not empty."""
     for name in ("reasoning_content", "reasoning"):
-        if said := content_text(told.get(name)).strip():
-            return said
+        if text := content_text(raw.get(name)).strip():
+            return text
     return ""
 
 
-def _calls(told: Any) -> list[HermesToolCall]:
-    found = []
-    for call in told if isinstance(told, list) else [told]:
+def _calls(raw: Any) -> list[HermesToolCall]:
+    calls = []
+    for call in raw if isinstance(raw, list) else [raw]:
         if not isinstance(call, dict):
             continue
         function = call.get("function")
         inner = function if isinstance(function, dict) else call
-        given = inner.get("arguments", inner.get("input", inner.get("args")))
+        input = inner.get("arguments", inner.get("input", inner.get("args")))
         name = values.identifier(inner.get("name"))
-        own = values.identifier(call.get("id")) or values.identifier(call.get("call_id"))
-        if name or own:
-            found.append(HermesToolCall(own, name, arguments(given)))
-    return found
+        call_id = values.identifier(call.get("id")) or values.identifier(call.get("call_id"))
+        if name or call_id:
+            calls.append(HermesToolCall(call_id, name, arguments(input)))
+    return calls
 
 
-def arguments(given: Any) -> Any:
-    """A call's input; OpenAI's form is JSON in a text."""
-    if isinstance(given, str):
+def arguments(parsed: Any) -> Any:
+    """A call's input; OpenAI's form is JSON in a string."""
+    if isinstance(parsed, str):
         try:
-            value = values.parse(given)
+            parsed = values.parse(parsed)
         except ValueError:
-            return {"arguments": values.text(given)} if given else {}
-        if not isinstance(value, dict):
-            return {"arguments": values.text(given)}
-        given = value
-    return values.storable(given) if given is not None else {}
+            return {"arguments": values.text(parsed)} if parsed else {}
+        if not isinstance(parsed, dict):
+            return {"arguments": values.text(parsed)}
+        parsed = parsed
+    return values.storable(parsed) if parsed is not None else {}
 
 
-def _cards(told: Any, place: str) -> list[HermesToolCall]:
-    """The tool cards of a message that was cut off: no ids, but what came of each."""
-    cards = [card for card in told if isinstance(card, dict)] if isinstance(told, list) else []
+def _cards(raw: Any, place: str) -> list[HermesToolCall]:
+    """The tool cards of an interrupted message: they have no ids, but results."""
+    cards = [card for card in raw if isinstance(card, dict)] if isinstance(raw, list) else []
     return [
         card_call(card, values.identifier(card.get("tid")) or f"{place}-{n}") for n, card in enumerate(cards)
     ]
 
 
-def card_call(card: dict[str, Any], own: str) -> HermesToolCall:
-    """A tool card of the web UI as a call."""
+def card_call(card: dict[str, Any], call_id: str) -> HermesToolCall:
+    """A tool card of the web UI as a tool call."""
     output = content_text(card.get("snippet") or card.get("preview"))
     done = bool(card.get("done", "snippet" in card))
     return HermesToolCall(
-        own,
+        call_id,
         values.identifier(card.get("name")),
         arguments(card.get("args")),
         output,
@@ -177,46 +177,46 @@ def card_call(card: dict[str, Any], own: str) -> HermesToolCall:
     )
 
 
-def _marker(told: dict[str, Any]) -> str:
-    if told.get("_error"):
-        return values.identifier(told.get("type")) or "error"
-    return "partial" if told.get("_partial") else ""
+def _marker(raw: dict[str, Any]) -> str:
+    if raw.get("_error"):
+        return values.identifier(raw.get("type")) or "error"
+    return "partial" if raw.get("_partial") else ""
 
 
 def _key(message: HermesMessage) -> bytes:
-    """What two copies of a message have in common, in whichever store they are."""
+    """What two copies of a message have in common, in any store."""
     ids = [call.id for call in message.calls if call.id]
-    said: list[str]
+    parts: list[str]
     if message.role == "tool" and message.result_of:
-        said = ["tool", message.result_of]
+        parts = ["tool", message.result_of]
     elif ids and message.marker != "partial":
-        said = ["calls", *ids]
+        parts = ["calls", *ids]
     else:
-        words = _ATTACHED.sub("", message.text) if message.role == "user" else message.text
-        told = " ".join(words.split())
-        said = [message.role, told or message.thinking, message.tool, message.marker and "marker"]
-        if message.role not in _ROLES:  # no message as we know them: the same only if all of it is
-            said.append(repr(message.raw))
-    return blake2b(values.replace_lone_surrogates("\0".join(said)).encode(), digest_size=16).digest()
+        content = _ATTACHED.sub("", message.text) if message.role == "user" else message.text
+        text = " ".join(content.split())
+        parts = [message.role, text or message.thinking, message.tool, message.marker and "marker"]
+        if message.role not in _ROLES:  # an unknown kind of message: equal only if everything is
+            parts.append(repr(message.raw))
+    return blake2b(values.replace_lone_surrogates("\0".join(parts)).encode(), digest_size=16).digest()
 
 
 def _weak_key(message: HermesMessage) -> bytes:
-    """What is left of it in a copy without calls and results, such as the web UI's own repair makes."""
-    told = " ".join(message.text.split())
-    if not told or message.marker or message.role not in ("assistant", "tool"):
+    """What a copy without calls and results has in common with it, as the web UI's own repair makes."""
+    text = " ".join(message.text.split())
+    if not text or message.marker or message.role not in ("assistant", "tool"):
         return b""
     return blake2b(
-        values.replace_lone_surrogates(f"{message.role}\0{told}").encode(), digest_size=16
+        values.replace_lone_surrogates(f"{message.role}\0{text}").encode(), digest_size=16
     ).digest()
 
 
 def has_ids(message: HermesMessage) -> bool:
-    """Whether it makes calls, or answers one, that have ids."""
+    """Whether it makes or answers a call that has an id."""
     return bool(message.result_of) or any(call.id for call in message.calls)
 
 
 def _name(message: HermesMessage) -> str:
-    """A name for a message of a sidecar, whatever comes to stand before it."""
+    """A name for a sidecar's message that does not depend on the messages before it."""
     if message.id:
         return f"message:{message.id}"
     when = "" if message.at is None else repr(message.at)

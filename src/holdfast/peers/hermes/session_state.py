@@ -1,4 +1,4 @@
-"""Everything that was seen of one session, before anything is said about it."""
+"""Everything that is stored about one session, read before anything is judged or repaired."""
 
 from __future__ import annotations
 
@@ -11,103 +11,135 @@ import msgspec
 
 from holdfast.peers.hermes import (
     database_rows,
+    facts,
+    findings,
     inspect,
     journal,
     sessions_folder,
+    shrink,
     sidecar,
     transcript,
     values,
 )
-from holdfast.peers.hermes import facts as found_facts
-from holdfast.peers.hermes import facts as intent
 from holdfast.peers.hermes.conversation import HermesConversation, MessageRows
 from holdfast.peers.hermes.database import HermesDatabase
-from holdfast.peers.hermes.facts import HermesFacts, read_facts
+from holdfast.peers.hermes.facts import HermesFacts
 from holdfast.peers.hermes.layout import INDEX
 from holdfast.peers.hermes.messages import HermesMessage
 from holdfast.peers.hermes.sessions_folder import SessionsFolder
 from holdfast.peers.hermes.sidecar import Sidecar
+from holdfast.transcripts.reader import TranscriptProblem
+
+OpenTurn = tuple[journal.JournaledTurn, bool]  # the turn, and whether its prompt is a message already
 
 
-class SessionState(msgspec.Struct, kw_only=True):
-    """One session, as its files and its database have it."""
+class SessionState(msgspec.Struct, kw_only=True, dict=True):
+    """One session as its files and its database record it.
+
+    A state does not change: a repair derives other states from it. So what follows from a state is
+    computed once, however often it is asked for.
+    """
 
     facts: HermesFacts
-    rows: list[HermesMessage] = []  # of its database, taken-back ones included
-    in_step: bool = False  # the rows, which were left out, say what the sidecar says, word for word
-    entry: dict[str, Any] = {}  # what the index says of it
+    rows: list[HermesMessage] = []  # from its database, undone ones included
+    rows_skipped: bool = False  # the rows repeat the sidecar word for word, so they were not read
+    entry: dict[str, Any] = {}  # its entry in the index
     may_be_deleted: bool = False  # the list of deleted sessions cannot be read
-    has_child: bool = False  # another session goes on where it stopped
+    has_child: bool = False  # another session continues from it
     now: float = 0.0
 
     @property
     def native_id(self) -> str:
-        """Its id."""
+        """The session's id."""
         return self.facts.native_id
 
-    def places(self, native_id: str) -> list[int]:
-        """Its rows, for a story."""
+    def row_ids(self, native_id: str) -> list[int]:
+        """Its rows, for a conversation."""
         return list(range(len(self.rows)))
 
-    def message(self, place: int) -> HermesMessage | None:
-        """One of them."""
-        return self.rows[place]
+    def message(self, row: int) -> HermesMessage | None:
+        """One of its rows."""
+        return self.rows[row]
 
-    def story(self) -> HermesConversation:
-        """Its copies put together, without what a compaction put away."""
-        return HermesConversation(self.facts, self, in_use=True)
+    @cached_property
+    def conversation(self) -> HermesConversation:
+        """All copies merged, without the rows that a compaction hid."""
+        return HermesConversation(self.facts, self, as_displayed=True)
 
-    def without(self, backup: bool = False, rows: bool = False) -> SessionState:
-        """As if there were no backup, or no rows."""
-        facts = self.facts
-        if backup:
-            absent = Sidecar(path=facts.backup.path, state="absent")
-            facts = msgspec.structs.replace(facts, backup=absent, why_shorter="")
-        return msgspec.structs.replace(self, facts=facts, rows=[] if rows else self.rows)
+    @cached_property
+    def problems(self) -> list[TranscriptProblem]:
+        """Everything that is wrong with it; problems of the folder as a whole are found elsewhere."""
+        turns = [turn for turn, _ in self.open_turns if not inspect.is_fresh(turn, self.now)]
+        return findings.session_problems(self.facts, self._compared, turns, self.now)
 
-    def with_live(self, live: Sidecar) -> SessionState:
-        """As if that were its sidecar."""
-        facts = self.facts
-        why, pending = intent.shrink_reason(live, facts.backup), found_facts.pending_turn(live)
-        changed = msgspec.structs.replace(facts, live=live, why_shorter=why, pending=pending)
-        return msgspec.structs.replace(self, facts=changed)
-
-    def turns(self) -> list[tuple[journal.JournaledTurn, bool]]:
-        """Turns that were asked for and never settled, and whether their prompt is a message already."""
+    @cached_property
+    def open_turns(self) -> list[OpenTurn]:
+        """Turns that were accepted and never finished."""
         if self.facts.pending is None and not self.facts.turns:
             return []
-        found = self.story().open_turns(self._prompts())
-        return [(turn, said) for turn, said in found if not self._was_taken_back(turn)]
+        turns = self.conversation.open_turns(self._prompts())
+        return [(turn, has_prompt) for turn, has_prompt in turns if not self._was_undone(turn)]
 
-    def is_fresh(self) -> bool:
-        """Whether a turn began so lately that it may well be under way."""
+    def without(self, backup: bool = False, rows: bool = False) -> SessionState:
+        """The state without its backup, or without its rows."""
+        drops_backup = backup and self.facts.backup.state != "absent"
+        drops_rows = rows and bool(self.rows)
+        if not drops_backup and not drops_rows:
+            return self
+        key = (drops_backup, drops_rows)
+        if key not in self._reduced:
+            kept = self.facts
+            if drops_backup:
+                absent = Sidecar(path=kept.backup.path, state="absent")
+                kept = msgspec.structs.replace(kept, backup=absent, shrink_reason="")
+            self._reduced[key] = msgspec.structs.replace(
+                self, facts=kept, rows=[] if drops_rows else self.rows
+            )
+        return self._reduced[key]
+
+    def with_live(self, live: Sidecar) -> SessionState:
+        """The state with another sidecar."""
+        reason, pending = shrink.shrink_reason(live, self.facts.backup), facts.pending_turn(live)
+        changed = msgspec.structs.replace(self.facts, live=live, shrink_reason=reason, pending=pending)
+        return msgspec.structs.replace(self, facts=changed)
+
+    def may_be_running(self) -> bool:
+        """Whether a turn started so recently that it may still be running."""
         pending = self.facts.pending
         turns = [*self.facts.turns, *([pending] if pending else [])]
         return any(inspect.is_fresh(turn, self.now) for turn in turns)
 
-    def _prompts(self) -> dict[str, list[float | None]]:
-        """All prompts in any copy, those that were taken back too."""
-        copies = [*self.rows]
-        for side, source in ((self.facts.live, "sidecar"), (self.facts.backup, "backup")):
-            copies += found_facts.sidecar_messages(side, source) if side.usable else []
-        found: dict[str, list[float | None]] = {}
-        for message in copies:
-            if message.role == "user":
-                found.setdefault(message.text.strip(), []).append(message.at)
-        return found
+    @property
+    def _compared(self) -> HermesConversation:
+        """The conversation to compare copies with; a single copy without repeats needs no comparison."""
+        live = self.facts.live
+        single = not self.rows and self.facts.backup.state == "absent" and live.state == "whole"
+        if single and not any(isinstance(raw, dict) and raw.get("_partial") for raw in live.messages):
+            absent = Sidecar(path=live.path, state="absent")
+            return HermesConversation(msgspec.structs.replace(self.facts, live=absent), None)
+        return self.conversation
 
-    def _was_taken_back(self, turn: journal.JournaledTurn) -> bool:
-        span, saved = intent.truncated_span(self.facts.live), self.facts.live.head.get("updated_at")
+    @cached_property
+    def _reduced(self) -> dict[tuple[bool, bool], SessionState]:
+        return {}
+
+    def _prompts(self) -> dict[str, list[float | None]]:
+        """The times of every prompt in any copy, undone prompts included."""
+        times: dict[str, list[float | None]] = {}
+        for message in (*self.rows, *self.facts.live_messages, *self.facts.backup_messages):
+            if message.role == "user":
+                times.setdefault(message.text.strip(), []).append(message.at)
+        return times
+
+    def _was_undone(self, turn: journal.JournaledTurn) -> bool:
+        span, saved = shrink.truncated_span(self.facts.live), self.facts.live.head.get("updated_at")
         if turn is self.facts.pending or span is None or turn.at is None:
             return False
         return span[0] < turn.at < span[1] and isinstance(saved, int | float) and turn.at <= saved
 
 
-# --- Making the chart of a session: everything that there is of it, read and nothing said about it.
-
-
 class SessionStateReader:
-    """The stores of one install, open for reading."""
+    """Reads the state of sessions from the open stores of one install."""
 
     def __init__(
         self, layout: SessionsFolder, opened: Iterable[tuple[str, HermesDatabase | None, str]], now: float
@@ -116,14 +148,14 @@ class SessionStateReader:
         self.opened = list(opened)
         self.now = now
         self._usable = [db for _, db, _ in self.opened if db is not None and db.readable and db.known]
-        self.deleted = found_facts.tombstones(layout)
+        self.deleted = facts.tombstones(layout)
 
     def knows(self, native_id: str) -> bool:
-        """Whether a database has a row of it."""
+        """Whether a database has a row of the session."""
         return any(db.header(native_id) is not None for db in self._usable)
 
     def ids(self) -> list[str]:
-        """Every session that may be the web UI's: it has a file here, or a row says so."""
+        """Every session of the web UI: it has a file here, or its row names the web UI as its source."""
         others = self.layout.others()
         for db in self._usable:
             for own in db.ids("webui"):
@@ -131,50 +163,50 @@ class SessionStateReader:
                     others.add(own)
         return sorted([*self.layout.sidecars, *others]) if others else self.layout.sidecars
 
-    def chart(self, native_id: str, full: bool = True) -> SessionState:
-        """Everything that there is of a session; if not `full`, without rows that only repeat the sidecar."""
+    def read(self, native_id: str, full: bool = True) -> SessionState:
+        """The state of one session; unless `full`, without rows that only repeat the sidecar."""
         having = [db for db in self._usable if db.header(native_id) is not None]
-        said = [db for db in having if db.places(native_id)] if len(having) > 1 else having
-        db = next(iter(said or having), None)
-        facts = read_facts(self.layout, native_id, db, self.deleted or frozenset())
-        facts.unknown_schema = db is None and len(self._usable) < len(self.opened)
-        facts.consulted = db is not None or (bool(self._usable) and not facts.unknown_schema)
-        facts.torn_runs = self._torn_runs(facts)
-        in_step = not full and db is not None and _is_in_step(facts.live, db.said(native_id))
-        told = [] if db is None or in_step else _rows(db, native_id)
-        if not told and (found := transcript.find(self.layout, native_id, facts.live)) is not None:
-            facts.transcript, in_step = found.path, False
-            told = _rows(found, native_id)
+        filled = [db for db in having if db.row_ids(native_id)] if len(having) > 1 else having
+        db = next(iter(filled or having), None)
+        own = facts.read_facts(self.layout, native_id, db, self.deleted or frozenset())
+        own.unknown_schema = db is None and len(self._usable) < len(self.opened)
+        own.database_answered = db is not None or (bool(self._usable) and not own.unknown_schema)
+        own.torn_runs = self._torn_runs(own)
+        skip = not full and db is not None and _repeats(own.live, db.role_and_content(native_id))
+        rows = [] if db is None or skip else _read_rows(db, native_id)
+        if not rows and (replacement := transcript.find(self.layout, native_id, own.live)) is not None:
+            own.transcript, skip = replacement.path, False
+            rows = _read_rows(replacement, native_id)
         return SessionState(
-            facts=facts,
-            rows=told,
-            in_step=in_step,
+            facts=own,
+            rows=rows,
+            rows_skipped=skip,
             may_be_deleted=self.deleted is None,
-            entry={} if facts.live.state == "whole" else self._entries.get(native_id, {}),
-            has_child=facts.pending is not None and native_id in self._parents,
+            entry={} if own.live.state == "whole" else self._entries.get(native_id, {}),
+            has_child=own.pending is not None and native_id in self._parents,
             now=self.now,
         )
 
-    def _torn_runs(self, facts: HermesFacts) -> int:
+    def _torn_runs(self, own: HermesFacts) -> int:
         torn = 0
-        for path in self.layout.run_journals(facts.native_id):
-            if os.path.basename(path)[: -len(".jsonl")] not in facts.runs:
+        for path in self.layout.run_journals(own.native_id):
+            if os.path.basename(path)[: -len(".jsonl")] not in own.runs:
                 torn += sum(record is None for record in journal.read_lines(path))
         return torn
 
     @cached_property
     def _entries(self) -> dict[str, dict[str, Any]]:
-        """What the index says, as far as a session is made again of it; read only if it matters."""
-        told = sessions_folder.all_entries(self.layout) if INDEX in self.layout.listed else []
+        """The index entries, reduced to what a rebuilt session takes from them; read on first use."""
+        listed = sessions_folder.all_entries(self.layout) if INDEX in self.layout.listed else []
         return {
-            own: {name: one[name] for name in database_rows.LISTED if name in one}
-            for one in told
-            if isinstance(one, dict) and (own := values.identifier(one.get("session_id")))
+            own: {name: entry[name] for name in database_rows.LISTED if name in entry}
+            for entry in listed
+            if isinstance(entry, dict) and (own := values.identifier(entry.get("session_id")))
         }
 
     @cached_property
     def _parents(self) -> frozenset[str]:
-        """The sessions that another one goes on from; read only if it matters."""
+        """The sessions that another session continues from; read on first use."""
         paths = [self.layout.sidecar(own) for own in self.layout.sidecars]
         heads = (sidecar.load(path).head for path in paths if path is not None)
         return frozenset(
@@ -182,17 +214,16 @@ class SessionStateReader:
         )
 
 
-def _rows(store: MessageRows, native_id: str) -> list[HermesMessage]:
-    found = (store.message(place) for place in store.places(native_id))
-    return [row for row in found if row is not None]
+def _read_rows(store: MessageRows, native_id: str) -> list[HermesMessage]:
+    rows = (store.message(row) for row in store.row_ids(native_id))
+    return [row for row in rows if row is not None]
 
 
-def _is_in_step(live: Sidecar, said: list[tuple[Any, Any]] | None) -> bool:
-    """Whether all that was said stands in the sidecar from its beginning on."""
-    if said is None or live.state != "whole" or len(said) > len(live.messages):
+def _repeats(live: Sidecar, rows: list[tuple[Any, Any]] | None) -> bool:
+    """Whether the sidecar starts with exactly the messages of the rows."""
+    if rows is None or live.state != "whole" or len(rows) > len(live.messages):
         return False
-    told = live.messages[: len(said)]
     return all(
-        isinstance(one, dict) and (one.get("role"), one.get("content")) == row
-        for one, row in zip(told, said, strict=True)
+        isinstance(raw, dict) and (raw.get("role"), raw.get("content")) == row
+        for raw, row in zip(live.messages[: len(rows)], rows, strict=True)
     )

@@ -1,4 +1,4 @@
-"""The web UI's folder, listed once: with ten thousand sessions nobody lists it for each of them."""
+"""The web UI's folder of sessions, listed once: an install may have ten thousand sessions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Any, BinaryIO
 
 from holdfast.peers.hermes import sidecar, values
-from holdfast.peers.hermes import values as files
 from holdfast.peers.hermes.layout import DELETED, INDEX, RUNS, TURNS, HermesLayout, is_temp_file, session_id
 from holdfast.peers.hermes.sidecar import SidecarState
 from holdfast.transcripts.reader import TranscriptProblem
 
 
 class SessionsFolder(HermesLayout):
-    """A layout whose names were read at one moment."""
+    """A layout whose file names were read at one moment."""
 
     @cached_property
     def listed(self) -> list[str]:
@@ -27,20 +26,20 @@ class SessionsFolder(HermesLayout):
         return super().names()
 
     def names(self) -> list[str]:
-        """The same."""
+        """The file names in the folder of sessions."""
         return self.listed
 
     @cached_property
     def shards(self) -> dict[str, list[str]]:
         """The turn journals of each session."""
-        found: dict[str, list[str]] = defaultdict(list)
+        shards: dict[str, list[str]] = defaultdict(list)
         if self.folder is not None:
             folder = os.path.join(self.folder, TURNS)
             for name in _names(folder):
                 if name.endswith(".jsonl"):
                     own = name[: -len(".jsonl")].rpartition("~")[0] or name[: -len(".jsonl")]
-                    found[own].append(os.path.join(folder, name))
-        return dict(found)
+                    shards[own].append(os.path.join(folder, name))
+        return dict(shards)
 
     @cached_property
     def with_runs(self) -> frozenset[str]:
@@ -48,11 +47,11 @@ class SessionsFolder(HermesLayout):
         return frozenset(_names(os.path.join(self.folder, RUNS)) if self.folder is not None else ())
 
     def turn_journals(self, native_id: str) -> list[str]:
-        """The shards of its turn journal."""
+        """The shards of a session's turn journal."""
         return self.shards.get(native_id, [])
 
     def run_journals(self, native_id: str) -> list[str]:
-        """Its run journals."""
+        """The run journals of a session."""
         return super().run_journals(native_id) if native_id in self.with_runs else []
 
     @cached_property
@@ -68,35 +67,35 @@ class SessionsFolder(HermesLayout):
         return frozenset(own for own in named if own is not None)
 
     def has_sessions(self) -> bool:
-        """Whether there is a folder of sessions, and not just any folder."""
+        """Whether this is a folder of sessions, and not some other folder."""
         if self.folder is None or not os.path.isdir(self.folder):
             return False
-        own = {INDEX, DELETED, TURNS, RUNS}
-        if self.home is not None or os.path.basename(self.folder) == "sessions" or own & {*self.listed}:
+        names = {INDEX, DELETED, TURNS, RUNS}
+        if self.home is not None or os.path.basename(self.folder) == "sessions" or names & {*self.listed}:
             return True
         paths = (self.sidecar(own) for own in (*self.sidecars, *self.backups))
         sides = (sidecar.load(file) for path in paths if path for file in (path, f"{path}.bak"))
         return any(side.usable and isinstance(side.head.get("session_id"), str) for side in sides)
 
     def has_sidecar(self, native_id: str) -> bool:
-        """Whether a session has one."""
-        place = bisect_left(self.sidecars, native_id)
-        return place < len(self.sidecars) and self.sidecars[place] == native_id
+        """Whether a session has a sidecar."""
+        position = bisect_left(self.sidecars, native_id)
+        return position < len(self.sidecars) and self.sidecars[position] == native_id
 
     def others(self) -> set[str]:
-        """The sessions that have no sidecar, but a backup or a journal."""
-        found = self.backups | {own for own in self.shards if self.sidecar(own) is not None}
-        return {own for own in found if not self.has_sidecar(own)}
+        """The sessions that have a backup or a journal, but no sidecar."""
+        others = self.backups | {own for own in self.shards if self.sidecar(own) is not None}
+        return {own for own in others if not self.has_sidecar(own)}
 
 
 def _names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
-    except OSError:  # none, or not for us
+    except OSError:  # it does not exist, or we may not read it
         return []
 
 
-# --- What the web UI's index lists, read piece by piece: with ten thousand sessions it is a big file.
+# --- The entries of the web UI's index, read piece by piece: with ten thousand sessions it is large.
 
 PIECE = 1 << 16
 _SPACE = " \t\r\n"
@@ -105,21 +104,21 @@ _scan = json.JSONDecoder().raw_decode
 
 
 def entries(layout: HermesLayout) -> Iterator[Any]:
-    """What it lists, one by one; ValueError where it cannot be read, OSError if it is no file for us."""
+    """The entries, one by one; ValueError if they cannot be read, OSError if the file cannot be opened."""
     assert layout.folder is not None
-    with files.open_file(os.path.join(layout.folder, INDEX)) as file:
+    with values.open_file(os.path.join(layout.folder, INDEX)) as file:
         yield from _items(_JsonStream(file))
 
 
 def listed_ids(layout: HermesLayout) -> Iterator[str]:
-    """The sessions that it lists; ValueError and OSError as above."""
+    """The listed sessions; ValueError and OSError as in `entries`."""
     for item in entries(layout):
         if isinstance(item, dict) and (own := values.identifier(item.get("session_id"))):
             yield own
 
 
 def all_entries(layout: HermesLayout) -> list[Any]:
-    """All of it, to be written anew; empty if it cannot be read."""
+    """All entries, to be written again; empty if they cannot be read."""
     try:
         return list(entries(layout))
     except (OSError, ValueError):
@@ -127,126 +126,126 @@ def all_entries(layout: HermesLayout) -> list[Any]:
 
 
 class _JsonStream:
-    """A file's text, of which only what is not yet read is held."""
+    """JSON text that is read piece by piece; only the unread part is in memory."""
 
     def __init__(self, file: BinaryIO):
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._piece = PIECE
-        self.left = ""
+        self.unread = ""
 
-    def more(self) -> bool:
-        """Read on; whether there was more."""
+    def read_more(self) -> bool:
+        """Read more; whether there was more."""
         data = self._file.read(self._piece)
-        self._piece *= 2  # one value may be long: not to be tried again for every piece of it
-        self.left += self._decoder.decode(data, final=not data)
+        self._piece *= 2  # a long value must not be parsed again for every small piece
+        self.unread += self._decoder.decode(data, final=not data)
         return bool(data)
 
-    def sign(self) -> str:
-        """The next character that is no space; empty at the end."""
-        while not (rest := self.left.lstrip(_SPACE)) and self.more():
+    def next_char(self) -> str:
+        """The next character that is not white space; empty at the end."""
+        while not (rest := self.unread.lstrip(_SPACE)) and self.read_more():
             pass
-        self.left = rest or self.left.lstrip(_SPACE)
-        return self.left[:1]
+        self.unread = rest or self.unread.lstrip(_SPACE)
+        return self.unread[:1]
 
-    def value(self) -> Any:
-        """The next value, which is followed by something."""
+    def next_value(self) -> Any:
+        """The next value; something must follow it."""
         while True:
             try:
-                value, end = _scan(self.left)
-                if end < len(self.left):
-                    self.left, self._piece = self.left[end:], PIECE
-                    return value
+                next_value, end = _scan(self.unread)
+                if end < len(self.unread):
+                    self.unread, self._piece = self.unread[end:], PIECE
+                    return next_value
             except RecursionError:
                 raise ValueError("nested too deep") from None
             except ValueError:
                 pass
-            if not self.more():
-                raise ValueError("no whole value")
+            if not self.read_more():
+                raise ValueError("incomplete value")
 
 
 def _items(text: _JsonStream) -> Iterator[Any]:
-    if text.sign() != "[":
-        raise ValueError("no list")
-    text.left = text.left[1:]
-    if text.sign() == "]":
-        text.left = text.left[1:]
+    if text.next_char() != "[":
+        raise ValueError("not a list")
+    text.unread = text.unread[1:]
+    if text.next_char() == "]":
+        text.unread = text.unread[1:]
     else:
         while True:
-            text.sign()
-            yield text.value()
-            sign = text.sign()
-            text.left = text.left[1:]
-            if sign == "]":
+            text.next_char()
+            yield text.next_value()
+            next_char = text.next_char()
+            text.unread = text.unread[1:]
+            if next_char == "]":
                 break
-            if sign != ",":
-                raise ValueError("no list")
-    if text.sign():
-        raise ValueError("something behind the list")
+            if next_char != ",":
+                raise ValueError("not a list")
+    if text.next_char():
+        raise ValueError("unexpected text after the list")
 
 
-# --- What is wrong with the web UI's folder of sessions as a whole; sessions are judged one by one.
+# --- What is wrong with the folder as a whole; each session is judged on its own.
 
 
 def folder_problems(
-    census: SessionsFolder,
-    odd: Mapping[str, SidecarState],
+    folder: SessionsFolder,
+    damaged: Mapping[str, SidecarState],
     misnamed: Mapping[str, str],
     knows: Callable[[str], bool],
 ) -> list[TranscriptProblem]:
-    """Its index, files that are no sessions, what crashes left.
+    """Problems of its index, files that are not sessions, and temporary files of crashes.
 
-    `odd`: the sidecars that are not whole; `misnamed`: the sessions that files of a wrong name tell;
+    `damaged`: the sidecars that are not whole; `misnamed`: by file name, the session that a file names;
     `knows`: whether a database has a session.
     """
     found = []
-    strange = [own for own, state in odd.items() if state == "foreign" and not _is_kept(census, own, knows)]
-    if strange:
-        names = sorted(f"{own}.json" for own in strange)
-        found.append(TranscriptProblem("foreign_file", "files that are no sessions", {"names": names}))
-    if litter := sorted(name for name in census.listed if is_temp_file(name)):
-        text = f"a crash left temporary files ({len(litter):,})"
-        found.append(TranscriptProblem("tmp_litter", text, {"names": litter}))
-    if (said := _index(census, odd, misnamed, knows)) is not None:
-        found.append(said)
+    foreign = [
+        own for own, state in damaged.items() if state == "foreign" and not _is_kept(folder, own, knows)
+    ]
+    if foreign:
+        names = sorted(f"{own}.json" for own in foreign)
+        found.append(TranscriptProblem("foreign_file", "some files are not sessions", {"names": names}))
+    if temp_files := sorted(name for name in folder.listed if is_temp_file(name)):
+        text = f"a crash left temporary files ({len(temp_files):,})"
+        found.append(TranscriptProblem("tmp_litter", text, {"names": temp_files}))
+    if (problem := _index(folder, damaged, misnamed, knows)) is not None:
+        found.append(problem)
     return found
 
 
 def _index(
-    census: SessionsFolder,
-    odd: Mapping[str, SidecarState],
+    folder: SessionsFolder,
+    damaged: Mapping[str, SidecarState],
     misnamed: Mapping[str, str],
     knows: Callable[[str], bool],
 ) -> TranscriptProblem | None:
-    sidecars = census.sidecars
-    wanted = bytearray(0 if own in odd or own in misnamed else 1 for own in sidecars)
-    if INDEX not in census.listed:
+    sidecars = folder.sidecars
+    unlisted = bytearray(0 if own in damaged or own in misnamed else 1 for own in sidecars)
+    if INDEX not in folder.listed:
         return (
-            TranscriptProblem("index_missing", "its index is not there", {"name": INDEX})
-            if any(wanted)
+            TranscriptProblem("index_missing", "the index is missing", {"name": INDEX})
+            if any(unlisted)
             else None
         )
     elsewhere = set(misnamed.values())
     ghosts: set[str] = set()
     try:
-        for own in listed_ids(census):
-            place = bisect_left(sidecars, own)
-            if place < len(sidecars) and sidecars[place] == own and odd.get(own) != "foreign":
-                wanted[place] = 0
+        for own in listed_ids(folder):
+            position = bisect_left(sidecars, own)
+            if position < len(sidecars) and sidecars[position] == own and damaged.get(own) != "foreign":
+                unlisted[position] = 0
             elif own not in elsewhere:
                 ghosts.add(own)
     except (OSError, ValueError):
-        return TranscriptProblem("index_corrupt", "its index cannot be read", {"name": INDEX})
-    # An entry whose file is gone is not a ghost while its backup or its row is there (#5504).
-    ghosts = {own for own in ghosts if not _is_kept(census, own, knows)}
-    if not ghosts and not any(wanted):
+        return TranscriptProblem("index_corrupt", "the index cannot be read", {"name": INDEX})
+    # An entry whose file is gone stays as long as its backup or its row exists (#5504).
+    ghosts = {own for own in ghosts if not _is_kept(folder, own, knows)}
+    if not ghosts and not any(unlisted):
         return None
-    missing = [own for own, is_wanted in zip(sidecars, wanted, strict=True) if is_wanted]
-    text = (
-        f"its index lists {len(ghosts):,} sessions that are gone, and lacks {len(missing):,} that are there"
-    )
+    missing = [own for own, is_wanted in zip(sidecars, unlisted, strict=True) if is_wanted]
+    text = f"the index lists {len(ghosts):,} sessions that are gone, and lacks {len(missing):,} that exist"
     return TranscriptProblem("index_stale", text, {"ghosts": sorted(ghosts), "missing": missing})
 
 
-def _is_kept(census: SessionsFolder, own: str, knows: Callable[[str], bool]) -> bool:
-    return own in census.backups or knows(own)
+def _is_kept(folder: SessionsFolder, own: str, knows: Callable[[str], bool]) -> bool:
+    return own in folder.backups or knows(own)

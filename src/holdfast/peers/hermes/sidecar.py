@@ -1,4 +1,4 @@
-"""A sidecar of the web UI: one JSON file with all of a session, whole or torn."""
+"""A sidecar of the web UI: one JSON file with a whole session, read even if it is damaged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.peers.hermes import values
-from holdfast.peers.hermes.messages import content_text
+from holdfast.peers.hermes.messages import HermesMessage, content_text
 
 SidecarState = Literal["whole", "torn", "empty", "foreign", "malformed", "absent", "unreadable"]
 
-# Big lists; what is torn inside one is read around. The web UI writes with an indent of two.
+# Large lists, read item by item if the file is damaged. The web UI writes with an indent of two.
 _LISTS = ("messages", "tool_calls", "context_messages")
 _NEXT_ITEM, _NEXT_KEY, _LIST_END = "\n    {", '\n  "', "\n  ]"
 _SPACE = " \t\r\n"
@@ -22,44 +22,45 @@ _scan = json.JSONDecoder(strict=True).raw_decode
 
 
 class Sidecar(msgspec.Struct, kw_only=True):
-    """What one file holds."""
+    """The content of one file."""
 
     path: str
     state: SidecarState
-    head: dict[str, Any] = {}  # all but the big lists
+    head: dict[str, Any] = {}  # everything except the large lists
     messages: list[Any] = []
     context: list[Any] = []
     cards: list[Any] = []
     size: int = 0
-    surrogates: bool = False  # a text in it is no Unicode: the web UI can never save it again
+    surrogates: bool = False  # it contains half a character: the web UI cannot save it again
     gaps: int = 0  # places where something could not be read
+    parsed: dict[str, list[HermesMessage]] = {}  # its messages by source, once they are read
 
     @property
     def usable(self) -> bool:
-        """Whether there is something of a session in it."""
+        """Whether it contains something of a session."""
         return self.state in ("whole", "torn")
 
     @property
     def has_all(self) -> bool:
-        """Whether none of its messages is lost: torn behind them, it still tells how many there were."""
+        """Whether no message is lost: even if it is damaged after them, it still has their count."""
         if self.state != "torn":
             return self.state == "whole"
-        told = self.head.get("message_count")
-        return type(told) is int and told == len(self.messages)
+        count = self.head.get("message_count")
+        return type(count) is int and count == len(self.messages)
 
     @property
     def nameless(self) -> bool:
-        """Whether it does not say which session it is: then the web UI makes up another id at every load."""
+        """Whether it does not name its session: then the web UI invents a new id at every load."""
         return self.state == "whole" and not isinstance(self.head.get("session_id"), str)
 
     def other_id(self, own: str) -> str | None:
-        """The session that it says it is, if that is another than that one."""
+        """The session that it names, if that is another one."""
         named = self.head.get("session_id")
         return named if self.usable and isinstance(named, str) and named != own else None
 
 
 def load(path: str) -> Sidecar:
-    """The file at a path; that it is not there, or cannot be read, is told by its state."""
+    """Read the file at a path; its state says if it does not exist or cannot be read."""
     try:
         with values.open_file(path) as file:
             data = file.read()
@@ -71,7 +72,7 @@ def load(path: str) -> Sidecar:
 
 
 def read(path: str, data: bytes) -> Sidecar:
-    """What these bytes say."""
+    """Read a sidecar from bytes."""
     size = len(data)
     if not data.strip(b"\0 \t\r\n"):
         return Sidecar(path=path, state="empty", size=size)
@@ -125,7 +126,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _has_surrogates(data: bytes) -> bool:
-    """Whether a text has half a character in it, which only an escape can say."""
+    """Whether a text contains half a character, which only an escape can encode."""
     if b"\\ud" not in data and b"\\uD" not in data:
         return False
     try:
@@ -136,8 +137,8 @@ def _has_surrogates(data: bytes) -> bool:
 
 
 def _salvage(path: str, data: bytes) -> Sidecar:
-    """What can be read of a file that is no JSON: its keys in order, each big list item by item."""
-    found: dict[str, Any] = {}
+    """What can be read of a file that is not JSON: its keys in order, each large list item by item."""
+    value: dict[str, Any] = {}
     text = data.decode("utf-8", "replace")
     at, gaps = _skip(text, 0), 1
     if not text.startswith("{", at):
@@ -157,43 +158,43 @@ def _salvage(path: str, data: bytes) -> Sidecar:
             if name in _LISTS and text.startswith("[", at):
                 items, at, lost = _items(text, at + 1)
                 gaps += lost
-                found[name] = [*found.get(name, ()), *items]
+                value[name] = [*value.get(name, ()), *items]
             else:
-                found[name], at = _value(text, at)
+                value[name], at = _value(text, at)
         except ValueError:
             at = text.find(_NEXT_KEY, at + 1)
-    begun = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"  # one that was torn early
-    if not begun and not isinstance(found.get("session_id"), str) and not found.get("messages"):
-        return Sidecar(path=path, state="foreign", head=_head(found), size=len(data), gaps=gaps)
-    found.setdefault("messages", [])
-    torn = _whole(path, found, len(data), surrogates=False)
+    is_object = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"  # it was cut off early
+    if not is_object and not isinstance(value.get("session_id"), str) and not value.get("messages"):
+        return Sidecar(path=path, state="foreign", head=_head(value), size=len(data), gaps=gaps)
+    value.setdefault("messages", [])
+    torn = _whole(path, value, len(data), surrogates=False)
     torn.state, torn.gaps = "torn", gaps
     return torn
 
 
 def _items(text: str, at: int) -> tuple[list[Any], int, int]:
-    """The items of a list up to its end, without those that cannot be read; where it ends; how many not."""
-    found: list[Any] = []
+    """The readable items of a list, the position after the list, and the number of unreadable items."""
+    items: list[Any] = []
     lost = 0
     while True:
         at = _skip(text, at, ",")
         if at >= len(text):
-            return found, at, lost
+            return items, at, lost
         if text[at] == "]":
-            return found, at + 1, lost
+            return items, at + 1, lost
         following = text.find(_NEXT_ITEM, at)
         try:
             if following < 0:
                 item, at = _value(text, at)
-            else:  # a piece of its own: an error of the standard library counts all lines before it
+            else:  # on its own: an error of the standard library counts all lines before it
                 item, size = _value(text[at:following], 0)
                 at += size
-            found.append(item)
+            items.append(item)
         except ValueError:
             lost += 1
             end = text.find(_LIST_END, at, following if following >= 0 else len(text))
             if end >= 0 or following < 0:
-                return found, end + len(_LIST_END) if end >= 0 else len(text), lost
+                return items, end + len(_LIST_END) if end >= 0 else len(text), lost
             at = following + 1
 
 
@@ -210,7 +211,7 @@ def _skip(text: str, at: int, also: str = "") -> int:
     return at
 
 
-# --- Where a compaction is shown: the web UI keeps a message's number among those that it shows.
+# --- The position of a compaction: the web UI stores it as a count of visible messages.
 
 ANCHOR_FIELD = "compression_anchor_visible_idx"
 _MARKERS = (
@@ -220,25 +221,25 @@ _MARKERS = (
 )
 
 
-def move_anchor(told: Any, old: list[Any], new: list[Any], now_at: dict[int, int]) -> Any:
-    """The number after messages have moved; `now_at`: places in the old list that are places in the new."""
-    if type(told) is not int or told < 0:
-        return told
-    shown = [place for place, message in enumerate(old) if _is_shown(message)]
-    place = now_at.get(shown[told]) if told < len(shown) else None
-    return told if place is None else sum(map(_is_shown, new[:place]))
+def move_anchor(anchor: Any, old: list[Any], new: list[Any], moved: dict[int, int]) -> Any:
+    """The anchor after messages moved; `moved`: position in the old list: position in the new one."""
+    if type(anchor) is not int or anchor < 0:
+        return anchor
+    visible = [position for position, message in enumerate(old) if _is_visible(message)]
+    position = moved.get(visible[anchor]) if anchor < len(visible) else None
+    return anchor if position is None else sum(map(_is_visible, new[:position]))
 
 
-def _is_shown(message: Any) -> bool:
-    """Whether the web UI counts a message."""
+def _is_visible(message: Any) -> bool:
+    """Whether the web UI counts a message as visible."""
     if not isinstance(message, dict) or message.get("role") in (None, "", "tool"):
         return False
-    said = content_text(message.get("content")).strip()
-    if said.lower().startswith(_MARKERS) or (
-        message.get("_compressed_summary") and said.lower().startswith("context compaction")
+    text = content_text(message.get("content")).strip()
+    if text.lower().startswith(_MARKERS) or (
+        message.get("_compressed_summary") and text.lower().startswith("context compaction")
     ):
         return False
-    return bool(said or any(message.get(name) for name in ("attachments", "tool_calls", "reasoning")))
+    return bool(text or any(message.get(name) for name in ("attachments", "tool_calls", "reasoning")))
 
 
 # --- A sidecar as the web UI writes it: the order of its fields, and its bytes.
@@ -252,7 +253,7 @@ NO_PENDING_TURN: dict[str, Any] = {
 }
 SCENES = "anchor_activity_scenes"
 
-# The fields that a listing needs, in the file's order; it reads the file only as far as the messages.
+# The fields of a listing, in file order; the web UI reads the file only up to the messages.
 _FIRST: dict[str, Any] = {
     "session_id": None,
     "title": "Untitled",
@@ -269,7 +270,7 @@ _DERIVED = frozenset({"messages", "tool_calls", "context_messages", SCENES, *_LA
 
 
 class SidecarDraft:
-    """A session's lists, and the fields around them; changed in place while it is mended."""
+    """A session's lists and fields, changed in place by a repair."""
 
     def __init__(self, head: dict[str, Any], messages: list[Any], cards: list[Any], context: list[Any]):
         self.head = head
@@ -279,43 +280,43 @@ class SidecarDraft:
 
     @classmethod
     def of(cls, side: Sidecar) -> SidecarDraft:
-        """What a sidecar has."""
+        """A draft with the content of a sidecar."""
         return cls(dict(side.head), list(side.messages), list(side.cards), list(side.context))
 
-    def move(self, messages: list[Any], now_at: dict[int, int]) -> None:
-        """Other messages; what stood beside those that were there moves with them."""
+    def move(self, messages: list[Any], moved: dict[int, int]) -> None:
+        """Replace the messages; anchors and tool cards move with their messages."""
         if ANCHOR_FIELD in self.head:
-            self.head[ANCHOR_FIELD] = move_anchor(self.head[ANCHOR_FIELD], self.messages, messages, now_at)
-        self.cards = move_cards(self.cards, now_at)
+            self.head[ANCHOR_FIELD] = move_anchor(self.head[ANCHOR_FIELD], self.messages, messages, moved)
+        self.cards = move_cards(self.cards, moved)
         self.messages = messages
 
 
-def move_cards(cards: list[Any], now_at: Mapping[int, int]) -> list[Any]:
-    """Tool cards, each beside its message, wherever that stands now."""
-    found = []
+def move_cards(cards: list[Any], moved: Mapping[int, int]) -> list[Any]:
+    """Tool cards with the new positions of their messages."""
+    cards_moved = []
     for card in cards:
         at = card.get("assistant_msg_idx") if isinstance(card, dict) else None
-        where = now_at.get(at) if type(at) is int else None
-        found.append(card if where is None else {**card, "assistant_msg_idx": where})
-    return found
+        where = moved.get(at) if type(at) is int else None
+        cards_moved.append(card if where is None else {**card, "assistant_msg_idx": where})
+    return cards_moved
 
 
 def encode(body: SidecarDraft) -> bytes:
-    """The file; ValueError if it cannot be written as one.
+    """The bytes of the file; ValueError if they cannot be written.
 
-    Half characters become marks, because with them the web UI could never save it again.
+    Half characters become replacement marks, because the web UI cannot save a file that contains them.
     """
     head = body.head
-    made = {name: head.get(name, default) for name, default in _FIRST.items()}
-    made = {name: value for name, value in made.items() if value is not None or name in head}
-    made |= {name: value for name, value in head.items() if name not in made and name not in _DERIVED}
-    made["message_count"] = len(body.messages)
-    made["anchor_scene_index"] = head.get("anchor_scene_index", {})
-    made["messages"] = body.messages
-    made["tool_calls"] = body.cards or head.get("tool_calls", [])
-    made[SCENES] = head.get(SCENES, {})
-    made["context_messages"] = body.context or head.get("context_messages", [])
+    content = {name: head.get(name, default) for name, default in _FIRST.items()}
+    content = {name: value for name, value in content.items() if value is not None or name in head}
+    content |= {name: value for name, value in head.items() if name not in content and name not in _DERIVED}
+    content["message_count"] = len(body.messages)
+    content["anchor_scene_index"] = head.get("anchor_scene_index", {})
+    content["messages"] = body.messages
+    content["tool_calls"] = body.cards or head.get("tool_calls", [])
+    content[SCENES] = head.get(SCENES, {})
+    content["context_messages"] = body.context or head.get("context_messages", [])
     try:
-        return values.replace_lone_surrogates(json.dumps(made, ensure_ascii=False, indent=2)).encode()
+        return values.replace_lone_surrogates(json.dumps(content, ensure_ascii=False, indent=2)).encode()
     except RecursionError:
         raise ValueError("nested too deep") from None

@@ -1,4 +1,4 @@
-"""Values out of another tool's JSON and columns, made such that every store can hold them."""
+"""Values from another tool's JSON and columns, converted so that every store can hold them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.acp.content import mended
+from holdfast.agents.acp.content import join_surrogates
 from holdfast.errors import BadInput
 from holdfast.model.json_codec import encode, is_deep
 from holdfast.transcripts.jsonl import DEEPEST, LONGEST
@@ -24,7 +24,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def parse(data: bytes | str) -> Any:
-    """What JSON says; ValueError if it is none, or one too deep to read."""
+    """Parse JSON; ValueError if it is not JSON, or nested too deep."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, UnicodeEncodeError, RecursionError):
@@ -35,36 +35,36 @@ def parse(data: bytes | str) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def text(given: Any) -> str:
-    """A text such that it can be stored; empty if it is none."""
-    if not isinstance(given, str):
+def text(value: Any) -> str:
+    """A text that can be stored; empty if the value is not a text."""
+    if not isinstance(value, str):
         return ""
-    value: str = given if len(given) <= LONGEST_TEXT else given[: LONGEST_TEXT - 1] + "…"
+    shortened: str = value if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 1] + "…"
+    try:
+        shortened.encode()
+    except UnicodeEncodeError:
+        return join_surrogates(shortened)
+    return shortened
+
+
+def replace_lone_surrogates(value: str) -> str:
+    """A text whose surrogate pairs are joined, with a replacement mark for each half without a partner."""
     try:
         value.encode()
     except UnicodeEncodeError:
-        return mended(value)
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return value
 
 
-def replace_lone_surrogates(given: str) -> str:
-    """A text in which halves of characters are joined, and marked where the other half is nowhere."""
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        return given.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return given
-
-
 def identifier(value: Any) -> str:
-    """An id or a name; empty if it is none."""
+    """An id or a name; empty if the value is neither."""
     if type(value) is int:
         return str(value) if abs(value) < 1 << 63 else ""
     return text(value)
 
 
 def seconds(value: Any) -> float | None:
-    """A time in seconds since 1970, if that is one."""
+    """A time in seconds since 1970; None if the value is not a time."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -80,12 +80,12 @@ def seconds(value: Any) -> float | None:
 
 
 def stamp(moment: float | None) -> str | None:
-    """A time in the one form; nobody's 1970 is meant."""
+    """A time in our format; None for 0, because nobody means 1970."""
     return timestamps.stamp(moment) if moment else None
 
 
 def storable(value: Any) -> Any:
-    """The value itself if a store takes it, else a text that says what it was."""
+    """The value itself if a store can hold it, otherwise its JSON as text."""
     try:
         data = encode(value, limit=LONGEST)
     except (BadInput, OverflowError, RecursionError):
@@ -102,14 +102,14 @@ def _shown(value: Any) -> str:
         return type(value).__name__
 
 
-# --- Opening another tool's files: never waiting for one that is no file, and leaving no trace.
+# --- Opening another tool's files without waiting and without leaving a trace.
 
 _NO_ATIME = getattr(os, "O_NOATIME", 0)
 
 
 def open_file(path: str) -> BinaryIO:
-    """A regular file, open for reading; OSError if it is none."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a fifo by that name must not hold us
+    """Open a regular file for reading; OSError if it is not a regular file."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a fifo must not block
     try:
         fd = os.open(path, flags | _NO_ATIME)
     except PermissionError:  # O_NOATIME is for the owner

@@ -12,7 +12,15 @@ from holdfast.store.postgres.connection import Address, Connection, one
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 # Step i brings version i+1 to version i+2; the schema file is always the newest version.
-STEPS: Sequence[str] = ()
+STEPS: Sequence[str] = (
+    "alter table task add column waiting_for text; alter table task add column not_before text",
+)
+
+
+# Step i shows version i+1 as version i+2 to a connection that only reads, and goes with it.
+VIEWS: Sequence[str] = (
+    "create temp view task as select *, null::text as waiting_for, null::text as not_before from task",
+)
 
 
 def newest(steps: Sequence[str] = STEPS) -> int:

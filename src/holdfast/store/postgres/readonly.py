@@ -21,11 +21,14 @@ async def ask_once(url: str, question: Callable[[Sql], Awaitable[T]]) -> T:
     address = parse(url)
     db = await connect_first(address)
     try:
-        if await migrations.check(db, address) == 0:
+        version = await migrations.check(db, address)
+        if version == 0:
             raise errors.StoreMissing(
                 f"{address.place} has no schema {address.schema} with tables of Holdfast's",
                 hint="`holdfast init` makes them",
             )
+        for view in migrations.VIEWS[version - 1 :]:
+            await db.execute(view, prepare=False)
         await db.execute(BEGIN_READ)
         return await question(PostgresSql(db))
     except (psycopg.Error, UnicodeEncodeError) as problem:

@@ -77,7 +77,9 @@ create table task (
   outcome text,
   retry_of text unique,
   started_at text,
-  ended_at text
+  ended_at text,
+  waiting_for text,
+  not_before text
 );
 create index task_session on task (n, place);
 create index task_status on task (status, place);

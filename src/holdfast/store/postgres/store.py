@@ -12,9 +12,11 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from holdfast import errors
+from holdfast import node as nodes
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
-from holdfast.store.backend import Listener, Operation
+from holdfast.node import Node
+from holdfast.store.backend import ChangeListener, Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.postgres import connection, migrations
 from holdfast.store.postgres.connection import (
@@ -23,7 +25,7 @@ from holdfast.store.postgres.connection import (
     LONGEST_PAUSE_S,
     Address,
     Connection,
-    Patience,
+    RetryBackoff,
     connect,
     connect_first,
     lost,
@@ -31,9 +33,9 @@ from holdfast.store.postgres.connection import (
     parse,
     prepare,
 )
-from holdfast.store.postgres.mirror_thread import MirrorThread
+from holdfast.store.postgres.mirror_thread import PostgresMirrorThread
 from holdfast.store.postgres.sql import PostgresSql
-from holdfast.store.postgres.writer import Writer
+from holdfast.store.postgres.writer import PostgresWriter
 from holdfast.store.sql import Sql
 from holdfast.store.store import BaseStore
 
@@ -42,7 +44,7 @@ LOOK_S = 5.0  # how long to hear nothing before looking anyway
 log = logging.getLogger(__name__)
 
 
-class News:
+class PostgresNotifier:
     """Listens from the first ear on, and listens again whenever the connection was lost."""
 
     def __init__(self, address: Address, on_news: Callable[[], None]):
@@ -104,10 +106,10 @@ class News:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
-class PostgresListener(Listener):
+class PostgresListener(ChangeListener):
     """An ear that also looks every few seconds."""
 
-    def __init__(self, news: News):
+    def __init__(self, news: PostgresNotifier):
         self._news = news
         self._event = asyncio.Event()
 
@@ -144,7 +146,15 @@ CLOSING_S = 1.0  # how long a lost server is waited for by a store that is closi
 class PostgresStore(BaseStore):
     """See `store/contract.py`; reads on pooled connections, writes through the one writer task."""
 
-    def __init__(self, address: Address, home: Home | None, rules: TokenRules, db: Connection, place: int):
+    def __init__(
+        self,
+        address: Address,
+        home: Home | None,
+        rules: TokenRules,
+        db: Connection,
+        place: int,
+        node: Node | None,
+    ):
         files = MirrorFiles(home) if home else None
         super().__init__(rules, files)
         self._address = address
@@ -160,9 +170,10 @@ class PostgresStore(BaseStore):
             name="holdfast",
             open=False,
         )
-        self._mirror = MirrorThread(self, files, place) if files else None
-        self._news = News(address, self._wake_mirror)
-        self._writer = Writer(address, db, self._announce)
+        self.node = node
+        self._mirror = PostgresMirrorThread(self, files, place, node) if files and node else None
+        self._news = PostgresNotifier(address, self._wake_mirror)
+        self._writer = PostgresWriter(address, db, self._announce)
 
     @classmethod
     async def open(cls, url: str, home: Home | None, rules: TokenRules) -> PostgresStore:
@@ -174,13 +185,14 @@ class PostgresStore(BaseStore):
                 log.warning(warning)
             await migrations.bring_up(db, address)
             place = (await PostgresSql(db).rows("last_log"))[0][0]
+            node = None if home is None else await _named(PostgresSql(db), home)
         except psycopg.Error as problem:
             await db.close()
             raise meaning(problem, address) from problem
         except BaseException:
             await db.close()
             raise
-        store = cls(address, home, rules, db, place)
+        store = cls(address, home, rules, db, place, node)
         await store._pool.open()
         return store
 
@@ -195,7 +207,7 @@ class PostgresStore(BaseStore):
 
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
         """Ask in one read transaction; asked again if the connection is lost."""
-        patience = Patience(CLOSING_S if self._closing else None)
+        patience = RetryBackoff(CLOSING_S if self._closing else None)
         task = asyncio.current_task()
         assert task is not None
         cancelled = task.cancelling()
@@ -245,3 +257,19 @@ class PostgresStore(BaseStore):
     def _wake_mirror(self) -> None:
         if self._mirror is not None:
             self._mirror.wake()
+
+
+async def _named(sql: PostgresSql, home: Home) -> Node:
+    """This home's node; hostnames of older versions are its names unless another node has them already."""
+    node = nodes.ensure(home, private=False)
+    lost = []
+    for name in sorted(node.names - {node.id}):
+        await sql.run("claim_hostname", name=f"hostname:{name}", node=node.id)
+        ((owner,),) = await sql.rows("meta", name=f"hostname:{name}")
+        if owner != node.id:
+            log.warning("sessions of host %s belong to node %s, not to this one (%s)", name, owner, node.id)
+            lost.append(name)
+    if not lost:
+        return node
+    nodes.forget(home, lost)
+    return nodes.ensure(home, private=False)

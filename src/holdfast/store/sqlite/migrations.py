@@ -13,7 +13,22 @@ from holdfast.store.sqlite.connection import APPLICATION
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 # Step i brings version i+1 to version i+2; the schema file is always the newest version.
-STEPS: Sequence[str] = ()
+STEPS: Sequence[str] = (
+    "alter table task add column waiting_for text; alter table task add column not_before text",
+)
+
+
+# Step i shows version i+1 as version i+2 to a connection that only reads; nothing is written to the file.
+VIEWS: Sequence[str] = (
+    "create temp view task as select *, null as waiting_for, null as not_before from main.task",
+)
+
+
+def show_as_newest(db: apsw.Connection, version: int) -> None:
+    """Let a reading connection see an older file as the newest version."""
+    db.execute("pragma temp_store=memory")
+    for view in VIEWS[version - 1 :]:
+        db.execute(view)
 
 
 def newest() -> int:

@@ -6,15 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from holdfast.agents.acp import tool_calls, updates
 from holdfast.agents.acp.content import (
     AcpOrigins,
     block_text,
     call_id,
     diffs,
-    mended,
+    join_surrogates,
     raw_text,
-    shown,
+    shown_text,
     tool_name,
 )
 from holdfast.agents.acp.driver import AcpDriver
@@ -47,7 +50,7 @@ class Talk:
         self.driver = AcpDriver(made or job())
         self.entries: list[Any] = []
         self.sent: list[dict[str, Any]] = []
-        self.take(self.driver.open())
+        self.take(self.driver.start_messages())
 
     def take(self, out: DriverOutput | None) -> DriverOutput:
         assert out is not None
@@ -60,12 +63,12 @@ class Talk:
                 check(entry)
         return out
 
-    def hear(self, **message: Any) -> DriverOutput:
-        return self.take(self.driver.hear(json.dumps({"jsonrpc": "2.0", **message}).encode()))
+    def receive(self, **message: Any) -> DriverOutput:
+        return self.take(self.driver.on_line(json.dumps({"jsonrpc": "2.0", **message}).encode()))
 
     def update(self, what: str, session: str = NATIVE, **fields: Any) -> DriverOutput:
         told = {"sessionId": session, "update": {"sessionUpdate": what, **fields}}
-        return self.hear(method="session/update", params=told)
+        return self.receive(method="session/update", params=told)
 
     def say(self, text: str, kind: str = "agent_message_chunk", **fields: Any) -> DriverOutput:
         return self.update(kind, content={"type": "text", "text": text}, **fields)
@@ -73,11 +76,13 @@ class Talk:
     def ask(self, request: Any, call: dict[str, Any], *kinds: str) -> DriverOutput:
         options = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in kinds]
         params = {"sessionId": NATIVE, "toolCall": call, "options": options}
-        return self.hear(id=request, method="session/request_permission", params=params)
+        return self.receive(id=request, method="session/request_permission", params=params)
 
     def begin(self, name: str = "x") -> Talk:
-        self.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": {"name": name}})
-        self.hear(id=1, result={"sessionId": NATIVE})
+        self.receive(
+            id=0, result={"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": {"name": name}}
+        )
+        self.receive(id=1, result={"sessionId": NATIVE})
         return self
 
     @property
@@ -94,11 +99,11 @@ def test_a_new_conversation_is_opened_and_its_token_comes_with_the_prompt() -> N
     talk = Talk()
     assert talk.sent[0]["method"] == "initialize" and talk.sent[0]["params"]["protocolVersion"] == 1
     assert talk.driver.interrupt() is None
-    out = talk.hear(id=0, result={"protocolVersion": 1})
+    out = talk.receive(id=0, result={"protocolVersion": 1})
     assert not out.entries and talk.sent[1]["method"] == "session/new"
     assert talk.sent[1]["params"] == {"cwd": "/home/dev/project", "mcpServers": []}
     assert talk.driver.interrupt() is None
-    out = talk.hear(id=1, result={"sessionId": NATIVE})
+    out = talk.receive(id=1, result={"sessionId": NATIVE})
     assert out.entries == [SeeToken(agent="any", native_id=NATIVE, protocol="acp", seen_in="stream")]
     assert len(out.sends) == 1 and talk.sent[2]["method"] == "session/prompt"
     assert talk.sent[2]["params"] == {"sessionId": NATIVE, "prompt": [{"type": "text", "text": "do it"}]}
@@ -130,7 +135,7 @@ def test_chunks_are_joined_until_something_else_comes() -> None:
     talk.update("usage_update", used=1, size=2)
     talk.say("two.", messageId="msg_0a1b2c3d4e")
     talk.say("Three.", messageId="msg_ffffffff01")
-    talk.hear(id=2, result={"stopReason": "end_turn"})
+    talk.receive(id=2, result={"stopReason": "end_turn"})
     assert talk.events[1:] == [
         ("thinking", {"text": "Hmm"}),
         ("assistant", {"text": "One two."}),
@@ -150,15 +155,15 @@ def test_a_character_cut_between_two_chunks_is_mended() -> None:
     talk = Talk().begin()
     talk.say("a\ud83d")
     talk.say("\ude00b")
-    talk.take(talk.driver.close())
+    talk.take(talk.driver.on_eof())
     assert talk.events[-1] == ("assistant", {"text": "a😀b", "cut": True})
-    assert mended("x\ud83d") == "x\ud83d" and mended("é😀") == "é😀"
+    assert join_surrogates("x\ud83d") == "x\ud83d" and join_surrogates("é😀") == "é😀"
 
 
 def test_what_is_half_said_at_the_end_is_kept() -> None:
     talk = Talk().begin()
     talk.say("I was about t")
-    talk.take(talk.driver.close())
+    talk.take(talk.driver.on_eof())
     half = {"text": "I was about t", "cut": True}
     assert talk.events == [("user", {"text": "do it"}), ("assistant", half)]
     assert talk.driver.final is None
@@ -283,7 +288,7 @@ def test_content_as_text() -> None:
     assert block_text({"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}) == "inside"
     assert block_text({"type": "resource", "resource": {"uri": "file:///a"}}) == "[resource_link file:///a]"
     assert block_text(None) == "" and block_text({}) == ""
-    assert shown([{"type": "terminal", "terminalId": "t1"}, {"type": "diff"}, 7]) == ""
+    assert shown_text([{"type": "terminal", "terminalId": "t1"}, {"type": "diff"}, 7]) == ""
     assert diffs("x") == [] and raw_text(None) == "" and raw_text([1]) == "[1]" and raw_text({}) == ""
     assert raw_text({"output": "", "stdout": "hi"}) == "hi"
 
@@ -314,14 +319,14 @@ def test_options_are_chosen_by_kind(decision: Any, kinds: tuple[str, ...], chose
     call = {"toolCallId": "c1", "title": "rm -r x", "kind": "execute", "rawInput": {"command": "rm -r x"}}
     waiting.ask(0, call, *kinds)
     ruled.ask(0, call, *kinds)
-    assert list(waiting.driver.asking) == ["0"] and not ruled.driver.asking
+    assert list(waiting.driver.pending_permissions) == ["0"] and not ruled.driver.pending_permissions
     assert waiting.sent[-1]["method"] == "session/prompt"
     body = waiting.events[-1][1]
     assert (body["answer"], body["by"], body["ask"], body["call"]) == (None, None, "0", "c1")
     assert body["input"] == {"command": "rm -r x"} and [o["kind"] for o in body["options"]] == list(kinds)
     assert (ruled.events[-1][1]["answer"], ruled.events[-1][1]["by"]) == (decision, "policy")
     out = waiting.take(waiting.driver.answer("0", decision))
-    assert not out.entries and not waiting.driver.asking
+    assert not out.entries and not waiting.driver.pending_permissions
     expected = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
     assert waiting.sent[-1] == {"jsonrpc": "2.0", "id": 0, "result": {"outcome": expected}}
     assert ruled.sent[-1] == waiting.sent[-1]
@@ -333,7 +338,7 @@ def test_a_request_for_a_call_begins_it_and_text_comes_first() -> None:
     talk.say("I will.")
     talk.ask("r-1", {"toolCallId": "c1", "title": "ls", "kind": "execute"}, "allow_once")
     assert [kind for kind, _ in talk.events] == ["user", "assistant", "tool_progress", "permission"]
-    assert list(talk.driver.asking) == ["r-1"]
+    assert list(talk.driver.pending_permissions) == ["r-1"]
     talk.take(talk.driver.answer("r-1", "allow"))
     assert talk.sent[-1]["id"] == "r-1"
 
@@ -342,23 +347,23 @@ def test_ids_of_the_agent_are_a_space_of_their_own() -> None:
     talk = Talk().begin()
     for number in (0, 1, 2):
         talk.ask(number, {"toolCallId": f"c{number}", "title": "x"}, "allow_once")
-    assert list(talk.driver.asking) == ["0", "1", "2"] and talk.driver.final is None
-    talk.hear(id=2, result={"stopReason": "end_turn"})
+    assert list(talk.driver.pending_permissions) == ["0", "1", "2"] and talk.driver.final is None
+    talk.receive(id=2, result={"stopReason": "end_turn"})
     assert talk.driver.final is not None
 
 
 @pytest.mark.parametrize("number", ["2", 2.0, True, None, [2], {"2": 2}])
 def test_only_our_own_numbers_are_answers(number: Any) -> None:
     talk = Talk().begin()
-    talk.hear(id=number, result={"stopReason": "end_turn"})
+    talk.receive(id=number, result={"stopReason": "end_turn"})
     assert talk.driver.final is None and talk.events[-1][1]["code"] == "unknown_record"
 
 
 def test_a_second_answer_changes_nothing() -> None:
     talk = Talk().begin()
     talk.say("x")
-    talk.hear(id=2, result={"stopReason": "end_turn"})
-    talk.hear(id=2, error={"code": 1, "message": "no"})
+    talk.receive(id=2, result={"stopReason": "end_turn"})
+    talk.receive(id=2, error={"code": 1, "message": "no"})
     assert talk.driver.final is not None and talk.driver.final.ok
     assert talk.events[-1][1]["code"] == "unknown_record"
 
@@ -368,7 +373,7 @@ def test_an_ask_is_forgotten_when_its_call_has_ended() -> None:
     talk.ask(0, {"toolCallId": "c1", "title": "x"}, "allow_once")
     talk.ask(1, {"toolCallId": "c2", "title": "x"}, "allow_once")
     talk.update("tool_call_update", toolCallId="c1", status="completed")
-    assert list(talk.driver.asking) == ["1"]
+    assert list(talk.driver.pending_permissions) == ["1"]
 
 
 def test_an_id_that_is_used_again_is_another_ask() -> None:
@@ -379,7 +384,7 @@ def test_an_id_that_is_used_again_is_another_ask() -> None:
     assert [event.body["ask"] for event in asked] == ["0", "0#2"]
     assert len({event.origin for event in asked}) == 2, "the log would take only one of them"
     talk.take(talk.driver.answer("0#2", "deny"))
-    assert talk.sent[-1]["id"] == 0 and list(talk.driver.asking) == ["0"]
+    assert talk.sent[-1]["id"] == 0 and list(talk.driver.pending_permissions) == ["0"]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +393,7 @@ def test_an_id_that_is_used_again_is_another_ask() -> None:
 )
 def test_what_we_do_not_offer_is_refused(method: str) -> None:
     talk = Talk().begin()
-    out = talk.hear(id=7, method=method, params={"path": "/etc/passwd"})
+    out = talk.receive(id=7, method=method, params={"path": "/etc/passwd"})
     assert not out.entries and talk.sent[-1]["id"] == 7 and talk.sent[-1]["error"]["code"] == -32601
 
 
@@ -399,7 +404,7 @@ def test_what_we_do_not_offer_is_refused(method: str) -> None:
 def test_other_ends_are_not_ok(reason: Any) -> None:
     talk = Talk().begin()
     talk.say("Half")
-    talk.hear(id=2, result={"stopReason": reason})
+    talk.receive(id=2, result={"stopReason": reason})
     final = talk.driver.final
     assert final is not None and not final.ok and str(reason) in (final.reason or "")
     assert final.cancelled is (reason == "cancelled") and final.answer == "Half"
@@ -407,43 +412,43 @@ def test_other_ends_are_not_ok(reason: Any) -> None:
 
 def test_an_error_is_not_ok_and_says_why() -> None:
     talk = Talk().begin()
-    talk.hear(id=2, error={"code": -32603, "message": "Internal error", "data": {"details": "no quota"}})
+    talk.receive(id=2, error={"code": -32603, "message": "Internal error", "data": {"details": "no quota"}})
     assert talk.driver.accepted and talk.driver.final is not None and not talk.driver.final.ok
     assert talk.driver.final.reason == "Internal error: no quota"
     assert talk.events[-1] == ("error", {"text": "Internal error: no quota", "code": "agent_error"})
     talk = Talk().begin()
     inner = json.dumps({"error": {"message": "scripted refusal", "code": 400}})
-    talk.hear(id=2, error={"code": 400, "message": inner})
+    talk.receive(id=2, error={"code": 400, "message": inner})
     assert talk.driver.final is not None and talk.driver.final.reason == "scripted refusal"
 
 
 @pytest.mark.parametrize("number", [-32000, -32602])
 def test_a_prompt_that_was_refused_is_not_taken(number: int) -> None:
     talk = Talk().begin()
-    talk.hear(id=2, error={"code": number, "message": "no"})
+    talk.receive(id=2, error={"code": number, "message": "no"})
     assert not talk.driver.accepted and talk.driver.final is not None
     assert [kind for kind, _ in talk.events] == ["error"]
 
 
 def test_login_needed() -> None:
     talk = Talk()
-    talk.hear(id=0, result={"protocolVersion": 1})
-    talk.hear(id=1, error={"code": -32000, "message": "Authentication required"})
+    talk.receive(id=0, result={"protocolVersion": 1})
+    talk.receive(id=1, error={"code": -32000, "message": "Authentication required"})
     assert talk.events == [("error", {"text": "Authentication required", "code": "auth_required"})]
     assert talk.driver.final is not None and talk.driver.native_id is None
 
 
 def test_another_version_of_the_protocol_is_not_spoken() -> None:
     talk = Talk()
-    talk.hear(id=0, result={"protocolVersion": 2})
+    talk.receive(id=0, result={"protocolVersion": 2})
     assert len(talk.sent) == 1 and talk.driver.final is not None and not talk.driver.final.ok
 
 
 @pytest.mark.parametrize("told", [None, "", 7, ["x"], "a\0b", "x" * 5000])
 def test_a_session_without_an_id_gets_no_prompt(told: Any) -> None:
     talk = Talk()
-    talk.hear(id=0, result={"protocolVersion": 1})
-    talk.hear(id=1, result={"sessionId": told})
+    talk.receive(id=0, result={"protocolVersion": 1})
+    talk.receive(id=1, result={"sessionId": told})
     assert len(talk.sent) == 2 and talk.driver.final is not None and not talk.driver.final.ok
 
 
@@ -452,7 +457,7 @@ def test_usage_of_all_kinds() -> None:
     talk.say("x")
     talk.update("usage_update", used=10, size=20, cost={"amount": 0.5, "currency": "USD"})
     counted = {"inputTokens": 1, "outputTokens": 2, "cachedReadTokens": 3, "totalTokens": 6}
-    talk.hear(id=2, result={"stopReason": "end_turn", "usage": counted})
+    talk.receive(id=2, result={"stopReason": "end_turn", "usage": counted})
     assert talk.driver.final is not None
     assert talk.driver.final.usage == {
         "context_tokens": 10,
@@ -468,20 +473,20 @@ def test_usage_of_all_kinds() -> None:
 
 def test_the_cost_of_a_conversation_is_not_that_of_its_last_prompt() -> None:
     talk = Talk(job(resume=True))
-    talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": CAPABLE})
-    talk.hear(id=1, result={})
+    talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": CAPABLE})
+    talk.receive(id=1, result={})
     talk.say("x")
     talk.update("usage_update", cost={"amount": 0.5, "currency": "USD"})
-    talk.hear(id=2, result={"stopReason": "end_turn"})
+    talk.receive(id=2, result={"stopReason": "end_turn"})
     assert talk.driver.final is not None and talk.driver.final.usage == {"session_cost_usd": 0.5}
 
 
 def test_what_comes_after_the_answer_is_still_told() -> None:
     talk = Talk().begin()
     talk.say("Done.")
-    talk.hear(id=2, result={"stopReason": "end_turn"})
+    talk.receive(id=2, result={"stopReason": "end_turn"})
     talk.say("And one more thing.")
-    talk.take(talk.driver.close())
+    talk.take(talk.driver.on_eof())
     assert [body["text"] for kind, body in talk.events if kind == "assistant"] == [
         "Done.",
         "And one more thing.",
@@ -491,7 +496,7 @@ def test_what_comes_after_the_answer_is_still_told() -> None:
 
 def test_a_turn_without_any_word_or_deed_is_no_answer() -> None:
     talk = Talk().begin()
-    talk.hear(id=2, result={"stopReason": "end_turn"})
+    talk.receive(id=2, result={"stopReason": "end_turn"})
     assert talk.driver.final is not None and not talk.driver.final.ok
     assert talk.events[-1][1]["code"] == "no_answer"
 
@@ -502,7 +507,7 @@ def test_kimi_that_falls_silent_after_a_tool_has_failed(name: str, ok: bool) -> 
     talk.say("First.")
     talk.update("tool_call", toolCallId="c1", title="Bash", status="pending")
     talk.update("tool_call_update", toolCallId="c1", status="completed", rawOutput="x")
-    talk.hear(id=2, result={"stopReason": "end_turn"})
+    talk.receive(id=2, result={"stopReason": "end_turn"})
     assert talk.driver.final is not None and talk.driver.final.ok is ok
 
 
@@ -512,49 +517,49 @@ def test_kimi_that_falls_silent_after_a_tool_has_failed(name: str, ok: bool) -> 
 def test_resume_is_preferred_and_load_is_the_other_way() -> None:
     for can, method in ((CAPABLE, "session/resume"), ({"loadSession": True}, "session/load")):
         talk = Talk(job(resume=True))
-        talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": can})
+        talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": can})
         assert talk.sent[1]["method"] == method
         assert talk.sent[1]["params"] == {"sessionId": NATIVE, "cwd": "/home/dev/project", "mcpServers": []}
-        talk.hear(id=1, result={})
+        talk.receive(id=1, result={})
         assert talk.driver.native_id == NATIVE and talk.sent[2]["method"] == "session/prompt"
     talk = Talk(job(resume=True))
-    talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": {"loadSession": False}})
+    talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": {"loadSession": False}})
     assert len(talk.sent) == 1 and talk.events[-1][1]["code"] == "resume_failed"
 
 
 def test_a_replay_is_not_live() -> None:
     talk = Talk(job(resume=True))
-    talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": {"loadSession": True}})
+    talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": {"loadSession": True}})
     talk.say("old prompt", "user_message_chunk")
     talk.say("old answer")
     talk.update("tool_call", toolCallId="c1", title="Bash", status="in_progress")
     talk.update("usage_update", used=1, size=2)
     talk.update("plan", entries=[{"content": "x", "status": "pending"}])
     assert not talk.events and not talk.driver.open_calls and not talk.driver.accepted
-    talk.hear(id=1, result={})
-    talk.hear(id=2, result={"stopReason": "cancelled"})
+    talk.receive(id=1, result={})
+    talk.receive(id=2, result={"stopReason": "cancelled"})
     proof, *rest = talk.events
     assert proof[1]["code"] == "resumed" and rest == [("user", {"text": "do it"})]
     assert (
         talk.driver.final is not None and talk.driver.final.answer is None and talk.driver.final.usage == {}
     )
-    assert not talk.driver.close().entries
+    assert not talk.driver.on_eof().entries
 
 
 def test_the_late_replay_of_gemini_is_waited_for() -> None:
     talk = Talk(job(resume=True))
     info = {"name": "gemini-cli"}
     can = {"loadSession": True}
-    talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": can, "agentInfo": info})
+    talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": can, "agentInfo": info})
     talk.say("old prompt", "user_message_chunk")
-    out = talk.hear(id=1, result={"modes": {}})
+    out = talk.receive(id=1, result={"modes": {}})
     assert [type(entry) for entry in out.entries] == [SeeToken, NewEvent] and not out.sends
     assert talk.driver.interrupt() is None
     talk.say("old answer")
     out = talk.update("available_commands_update", availableCommands=[])
     assert len(out.sends) == 1 and talk.sent[-1]["method"] == "session/prompt"
     talk.say("new answer")
-    talk.hear(id=2, result={"stopReason": "end_turn"})
+    talk.receive(id=2, result={"stopReason": "end_turn"})
     assert talk.events[1:] == [("user", {"text": "do it"}), ("assistant", {"text": "new answer"})]
 
 
@@ -564,26 +569,26 @@ def test_a_fork_is_a_conversation_of_its_own_or_a_failure() -> None:
     )
     can: dict[str, Any] = {"sessionCapabilities": {"fork": {}}}
     talk = Talk(forking)
-    talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": can})
+    talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": can})
     assert (talk.sent[-1]["method"], talk.sent[-1]["params"]["sessionId"]) == ("session/fork", "ses_old")
-    out = talk.hear(id=1, result={"sessionId": "ses_new"})
+    out = talk.receive(id=1, result={"sessionId": "ses_new"})
     assert out.entries == [SeeToken(agent="any", native_id="ses_new", protocol="acp", seen_in="stream")]
     for answer in ({"result": {"sessionId": "ses_old"}}, {"error": {"code": -32601, "message": "no"}}):
         talk = Talk(forking)
-        talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": can})
-        talk.hear(id=1, **answer)
+        talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": can})
+        talk.receive(id=1, **answer)
         assert talk.events[-1][1]["code"] == "fork_failed" and talk.driver.final is not None
         assert not talk.driver.final.ok and len(talk.sent) == 2, "the prompt is not sent"
     talk = Talk(forking)
-    talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": {}})
+    talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": {}})
     assert talk.events[-1][1]["code"] == "fork_failed"
 
 
 @pytest.mark.parametrize("can", [CAPABLE, {"loadSession": True}])
 def test_an_error_on_resuming_never_begins_a_new_conversation(can: dict[str, Any]) -> None:
     talk = Talk(job(resume=True))
-    talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": can})
-    talk.hear(id=1, error={"code": -32002, "message": "Resource not found"})
+    talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": can})
+    talk.receive(id=1, error={"code": -32002, "message": "Resource not found"})
     assert [sent["method"] for sent in talk.sent] == ["initialize", talk.sent[1]["method"]]
     assert talk.entries == [NewEvent("error", {"text": "Resource not found", "code": "resume_failed"})]
     assert talk.driver.final is not None and not talk.driver.final.ok and talk.driver.native_id is None
@@ -591,8 +596,8 @@ def test_an_error_on_resuming_never_begins_a_new_conversation(can: dict[str, Any
 
 def test_another_session_than_the_one_asked_for_gets_no_prompt() -> None:
     talk = Talk(job(resume=True))
-    talk.hear(id=0, result={"protocolVersion": 1, "agentCapabilities": CAPABLE})
-    talk.hear(id=1, result={"sessionId": "ses_other"})
+    talk.receive(id=0, result={"protocolVersion": 1, "agentCapabilities": CAPABLE})
+    talk.receive(id=1, result={"sessionId": "ses_other"})
     assert len(talk.sent) == 2 and talk.events[-1][1]["code"] == "resume_failed"
 
 
@@ -604,16 +609,16 @@ def test_interrupt_cancels_and_answers_what_waits() -> None:
     call = {"toolCallId": "c1", "title": "x", "rawInput": {"command": "x"}}
     talk.ask(0, call, "allow_once", "reject_once")
     out = talk.take(talk.driver.interrupt())
-    assert not out.entries and not talk.driver.asking
+    assert not out.entries and not talk.driver.pending_permissions
     assert talk.sent[-2] == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": NATIVE}}
     assert talk.sent[-1] == {"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}}
     assert talk.driver.interrupt() == DriverOutput() and talk.driver.answer("0", "allow") == DriverOutput()
     talk.ask(1, {"toolCallId": "c2", "title": "y"}, "allow_once")
     assert talk.sent[-1]["id"] == 1 and talk.sent[-1]["result"]["outcome"] == {"outcome": "cancelled"}
-    assert talk.events[-1][1]["answer"] == "cancelled" and not talk.driver.asking
-    talk.hear(id=2, result={"stopReason": "cancelled"})
+    assert talk.events[-1][1]["answer"] == "cancelled" and not talk.driver.pending_permissions
+    talk.receive(id=2, result={"stopReason": "cancelled"})
     assert talk.driver.final is not None and talk.driver.final.cancelled
-    ends = talk.take(talk.driver.close()).entries
+    ends = talk.take(talk.driver.on_eof()).entries
     assert [(e.body["call"], e.body["outcome"]) for e in ends if isinstance(e, NewEvent)] == [
         ("c1", "interrupted"),
         ("c2", "interrupted"),
@@ -648,19 +653,19 @@ def test_the_end_says_of_each_open_call_what_is_known() -> None:
     talk.take(talk.driver.answer("2", "allow"))
     ends = {
         e.body["call"]: (e.body["outcome"], e.body["output"], e.origin)
-        for e in talk.take(talk.driver.close()).entries
+        for e in talk.take(talk.driver.on_eof()).entries
         if isinstance(e, NewEvent) and e.kind == "tool_summary"
     }
-    unknown = "The agent ended without telling how this call ended; it may have run."
+    unknown = "The agent ended without reporting a result; the tool may have run."
     assert ends == {
         "ran": ("interrupted", unknown, None),
         "announced": ("interrupted", unknown, None),
-        "asked": ("interrupted", "Its permission was never answered, so it did not run.", None),
-        "denied": ("error", "Its permission was denied, so it did not run.", None),
+        "asked": ("interrupted", "Permission was never answered, so the tool did not run.", None),
+        "denied": ("error", "Permission was denied, so the tool did not run.", None),
         "allowed": ("interrupted", unknown, None),
     }
     begun = [body["call"] for kind, body in talk.events if kind == "tool_progress"]
-    assert sorted(begun) == sorted(ends) and not talk.driver.open_calls and not talk.driver.close().entries
+    assert sorted(begun) == sorted(ends) and not talk.driver.open_calls and not talk.driver.on_eof().entries
 
 
 # --- the odd
@@ -678,9 +683,9 @@ def test_a_plan_is_told_when_it_changes() -> None:
 def test_unknown_things_are_told_and_extensions_are_not() -> None:
     talk = Talk().begin()
     talk.update("new_thing", x=1)
-    talk.hear(method="session/other", params={})
-    talk.hear(method="_auth/status_update", params={})
-    talk.hear(id=99, result={})
+    talk.receive(method="session/other", params={})
+    talk.receive(method="_auth/status_update", params={})
+    talk.receive(id=99, result={})
     talk.update("agent_message_chunk", session="ses_child", content={"type": "text", "text": "x"})
     codes = [body.get("code") for kind, body in talk.events if kind == "notice"]
     assert codes == ["unknown_record", "unknown_record", "unknown_record", "other_session"]
@@ -688,11 +693,52 @@ def test_unknown_things_are_told_and_extensions_are_not() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"   ", b"\r"])
 def test_blank_lines_say_nothing(line: bytes) -> None:
-    assert AcpDriver(job()).hear(line) == DriverOutput()
+    assert AcpDriver(job()).on_line(line) == DriverOutput()
 
 
 def test_a_line_that_is_no_json_is_a_notice() -> None:
-    out = AcpDriver(job()).hear(b"Ripgrep is not available.")
+    out = AcpDriver(job()).on_line(b"Ripgrep is not available.")
     assert [(e.kind, e.body["code"]) for e in out.entries if isinstance(e, NewEvent)] == [
         ("notice", "not_json")
     ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.text(alphabet="ab\ud83d\ude00é", max_size=40), min_size=1, max_size=12), st.booleans())
+def test_a_long_block_comes_in_marked_parts(chunks: list[str], thought: bool) -> None:
+    """Whatever the chunks, the parts are the block; a character is not cut in two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(updates, "MAX_BLOCK", 10)
+        talk = Talk().begin()
+        for chunk in chunks:
+            talk.say(chunk, "agent_thought_chunk" if thought else "agent_message_chunk")
+        talk.receive(id=2, result={"stopReason": "end_turn"})
+    kind = "thinking" if thought else "assistant"
+    parts = [body for told, body in talk.events if told == kind]
+    whole = join_surrogates("".join(chunks))
+    assert join_surrogates("".join(body["text"] for body in parts)) == whole
+    assert all(1 <= len(body["text"]) <= 10 for body in parts)
+    if len(whole) <= 10:
+        assert all("part" not in body for body in parts)
+    elif len(parts) > 1:
+        assert [body["part"] for body in parts] == list(range(1, len(parts) + 1))
+        assert [body.get("more", False) for body in parts] == [True] * (len(parts) - 1) + [False]
+    assert len(set(talk.origins)) == len(talk.origins)
+    if parts and not thought:
+        assert talk.driver.final is not None and talk.driver.final.answer == parts[0]["text"]
+
+
+def test_what_a_terminal_printed_is_kept_up_to_a_limit_and_an_ended_call_keeps_nothing() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tool_calls, "MAX_PRINTED", 10)
+        talk = Talk().begin()
+        talk.update("tool_call", toolCallId="c", title="sh", status="in_progress", kind="execute")
+        for _ in range(5):
+            meta = {"terminal_output_delta": {"data": "abcd"}}
+            talk.update("tool_call_update", toolCallId="c", _meta=meta)
+        call = talk.driver._updates.calls.get("c")
+        assert call is not None and len("".join(call.printed)) < 60
+        talk.update("tool_call_update", toolCallId="c", status="completed")
+    (output,) = [body["output"] for kind, body in talk.events if kind == "tool_summary"]
+    assert output == "abcdabcdab\n[output truncated]"
+    assert not call.printed and not call.fields and call.label == "execute"

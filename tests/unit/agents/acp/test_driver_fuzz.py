@@ -101,7 +101,7 @@ def _line(message: Any) -> bytes:
 
 
 def _heard(driver: AcpDriver, messages: list[Any]) -> list[DriverOutput]:
-    return [driver.open(), *[driver.hear(_line(message)) for message in (*STARTS, *messages)]]
+    return [driver.start_messages(), *[driver.on_line(_line(message)) for message in (*STARTS, *messages)]]
 
 
 def _checked(outs: list[DriverOutput]) -> list[NewEvent]:
@@ -115,7 +115,7 @@ def _checked(outs: list[DriverOutput]) -> list[NewEvent]:
 @given(TALK)
 def test_every_word_comes_out_once_and_in_order(talk: list[dict[str, Any]]) -> None:
     driver = AcpDriver(_job())
-    events = _checked([*_heard(driver, talk), driver.close()])
+    events = _checked([*_heard(driver, talk), driver.on_eof()])
     for kind, told in (("assistant", "agent_message_chunk"), ("thinking", "agent_thought_chunk")):
         said = [m["params"]["update"] for m in talk if m.get("method") == "session/update"]
         expected = "".join(u["content"]["text"] for u in said if u["sessionUpdate"] == told)
@@ -125,7 +125,7 @@ def test_every_word_comes_out_once_and_in_order(talk: list[dict[str, Any]]) -> N
 @given(TALK)
 def test_every_call_begins_and_ends_once(talk: list[dict[str, Any]]) -> None:
     driver = AcpDriver(_job())
-    events = _checked([*_heard(driver, talk), driver.close()])
+    events = _checked([*_heard(driver, talk), driver.on_eof()])
     begun = [e.body["call"] for e in events if e.kind == "tool_progress"]
     ended = [e.body["call"] for e in events if e.kind == "tool_summary"]
     assert sorted(begun) == sorted(ended) == sorted(set(begun))
@@ -148,15 +148,15 @@ def test_hearing_again_from_the_start_gives_the_same(talk: list[dict[str, Any]],
     assert before == whole[: len(before)]
     straight = AcpDriver(_job())
     assert [*before, *whole[len(before) :]] == _heard(straight, talk)
-    assert straight.close() == again.close() and straight.final == again.final
+    assert straight.on_eof() == again.on_eof() and straight.final == again.final
 
 
 @given(st.lists(ODD.map(_line) | st.binary(max_size=40), max_size=12), st.sampled_from([0, 1, 2]))
 def test_rubbish_never_raises(lines: list[bytes], started: int) -> None:
     driver = AcpDriver(_job())
-    outs = [driver.open(), *[driver.hear(_line(message)) for message in STARTS[:started]]]
-    outs += [driver.hear(line) for line in lines]
-    outs += [driver.interrupt() or DriverOutput(), driver.close()]
+    outs = [driver.start_messages(), *[driver.on_line(_line(message)) for message in STARTS[:started]]]
+    outs += [driver.on_line(line) for line in lines]
+    outs += [driver.interrupt() or DriverOutput(), driver.on_eof()]
     _checked(outs)
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for out in outs for line in out.sends)
 
@@ -177,4 +177,4 @@ def test_rubbish_never_raises(lines: list[bytes], started: int) -> None:
 def test_odd_updates_never_raise(updates: list[dict[str, Any]]) -> None:
     driver = AcpDriver(_job())
     messages = [{"method": "session/update", "params": {"sessionId": NATIVE, "update": u}} for u in updates]
-    _checked([*_heard(driver, messages), driver.close()])
+    _checked([*_heard(driver, messages), driver.on_eof()])

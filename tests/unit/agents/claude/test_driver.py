@@ -91,12 +91,12 @@ OUGHT: dict[str, str] = {
         assistant Running it.
         tool_progress #1 Bash {"command": "touch started; sleep 3", "description": "fake"}
         permission #1 Bash allow by policy
-        tool_summary #1 Bash interrupted Its outcome is unknown: the agent…""",
+        tool_summary #1 Bash interrupted The outcome is unknown: the agent…""",
     "killed_asking": """
         assistant Running it.
         tool_progress #1 Bash {"command": "touch a", "description": "fake"}
         permission #1 Bash None by None
-        tool_summary #1 Bash interrupted It never ran: its permission was …""",
+        tool_summary #1 Bash interrupted It did not run: the permission re…""",
     "eof_midturn": """
         assistant Running it.
         tool_progress #1 Bash {"command": "touch started; sleep 2", "description": "fake"}
@@ -155,7 +155,7 @@ echo hi > sub|text:sub done]]", "subagent_type": "general-purpose", "run_in_back
         in #1 permission #2 Bash allow by policy
         assistant main waits
         notice background_ended: background task stopped: d
-        in #1 tool_summary #2 Bash interrupted Its outcome is unknown: the agent…""",
+        in #1 tool_summary #2 Bash interrupted The outcome is unknown: the agent…""",
 }
 # Where the older one says it otherwise, or in another order.
 OUGHT_OLD = {
@@ -203,12 +203,13 @@ def test_a_recorded_run_gives_exactly_its_events(version: str, name: str) -> Non
         line if "agentId: " not in line else line.split("agentId: ")[0] + "agentId: X"
         for line in replay.told()
     ]
-    proof = ["notice resumed: the agent goes on with its conver…"] if recording.job.resume else []
+    resumed = f"the agent resumed conversation {recording.job.native_id}"
+    proof = [f"notice resumed: {resumed[:33]}…"] if recording.job.resume else []
     lines = [line.strip() for line in ought.strip().split("\n")]
     assert told == [*proof, f"user {recording.job.prompt}", *lines]
     driver = replay.driver
     assert driver.accepted and driver.native_id == recording.job.native_id
-    assert not driver.asking and not driver.open_calls
+    assert not driver.pending_permissions and not driver.open_calls
     if name in UNFINISHED:
         assert driver.final is None and recording.exit == -9
     else:
@@ -290,11 +291,11 @@ def test_hearing_again_gives_the_same(version: str, name: str) -> None:
     """The fold is deterministic, and needs no answers to be told again: the CLI repeats them."""
     recording = Recording(version, name)
     one, two = Replay(recording), ClaudeDriver(recording.job)
-    two.open()
+    two.start_messages()
     entries: list[Entry] = []
     for line in recording.lines:
-        entries += two.hear(line).entries
-    entries += two.close().entries
+        entries += two.on_line(line).entries
+    entries += two.on_eof().entries
     assert entries == one.entries
     assert two.final == one.driver.final
 
@@ -317,7 +318,7 @@ def _job(permissions: Policy = "ask", resume: bool = False) -> AgentJob:
 
 
 def _hear(driver: ClaudeDriver, record: dict[str, Any]) -> list[Entry]:
-    return driver.hear(json.dumps(record).encode()).entries
+    return driver.on_line(json.dumps(record).encode()).entries
 
 
 def _final(recording: Recording) -> FinalResult:
@@ -393,7 +394,7 @@ def test_with_states_a_result_counts_when_it_is_idle_or_gone() -> None:
             _hear(driver, {**running, "state": "idle"})
         elif last == "another turn":
             _hear(driver, _init())
-        driver.close()
+        driver.on_eof()
         assert (driver.final is not None) == (last != "another turn")
 
 
@@ -423,14 +424,14 @@ def test_what_is_known_of_calls_without_an_end() -> None:
     assert driver.answer("2", "deny").sends and not driver.answer("2", "deny").sends
     _hear(driver, {"type": "control_cancel_request", "request_id": "3"})
     known = {
-        entry.body["call"]: entry.body for entry in driver.close().entries if isinstance(entry, NewEvent)
+        entry.body["call"]: entry.body for entry in driver.on_eof().entries if isinstance(entry, NewEvent)
     }
     assert {body["outcome"] for body in known.values()} == {"interrupted"}
     assert "unknown" in known["a"]["output"]
     assert "not answered" in known["b"]["output"]
-    assert "refused" in known["c"]["output"]
+    assert "denied" in known["c"]["output"]
     assert "never ran" in known["d"]["output"] and "not waited" in known["d"]["output"]
-    assert driver.close().entries == []
+    assert driver.on_eof().entries == []
 
 
 def test_a_subagent_that_runs_when_the_agent_dies_leaves_no_final_word() -> None:
@@ -454,21 +455,21 @@ def test_a_subagent_that_runs_when_the_agent_dies_leaves_no_final_word() -> None
         {"type": "system", "subtype": "session_state_changed", "state": "idle"},
     ):
         _hear(driver, record)
-    driver.close()
+    driver.on_eof()
     assert driver.final is None
 
 
 def test_a_request_that_we_do_not_know_is_answered_so_that_it_does_not_wait() -> None:
     driver = ClaudeDriver(_job())
     record = {"type": "control_request", "request_id": "r", "request": {"subtype": "elicitation"}}
-    out = driver.hear(json.dumps(record).encode())
+    out = driver.on_line(json.dumps(record).encode())
     (sent,) = out.sends
     assert json.loads(sent)["response"] == {
         "subtype": "error",
         "request_id": "r",
         "error": "this host does not do that",
     }
-    assert not driver.asking
+    assert not driver.pending_permissions
 
 
 @pytest.mark.parametrize("content", ["plain", [{"type": "text", "text": "plain"}]])
@@ -498,7 +499,7 @@ def test_a_tools_output_is_text_however_it_was_given(content: Any) -> None:
     ],
 )
 def test_an_odd_line_is_a_notice(line: bytes) -> None:
-    (entry,) = ClaudeDriver(_job()).hear(line).entries
+    (entry,) = ClaudeDriver(_job()).on_line(line).entries
     assert isinstance(entry, NewEvent) and entry.kind == "notice"
     assert entry.body["code"] in ("not_json", "not_utf8", "unknown_record")
 
@@ -514,7 +515,7 @@ def test_an_odd_line_is_a_notice(line: bytes) -> None:
     ],
 )
 def test_bookkeeping_gives_nothing(line: bytes) -> None:
-    assert ClaudeDriver(_job()).hear(line).entries == []
+    assert ClaudeDriver(_job()).on_line(line).entries == []
 
 
 def test_an_answer_that_the_agent_repeats_or_acts_on_is_not_waited_for() -> None:
@@ -522,10 +523,10 @@ def test_an_answer_that_the_agent_repeats_or_acts_on_is_not_waited_for() -> None
     driver = ClaudeDriver(_job())
     _hear(driver, _ask("1", "a"))
     _hear(driver, _ask("2", "b"))
-    assert list(driver.asking) == ["1", "2"]
+    assert list(driver.pending_permissions) == ["1", "2"]
     echo = {"subtype": "success", "request_id": "1", "response": {"behavior": "allow"}}
     _hear(driver, {"type": "control_response", "response": echo})
-    assert list(driver.asking) == ["2"]
+    assert list(driver.pending_permissions) == ["2"]
     block = {"type": "tool_result", "tool_use_id": "b", "content": "done"}
     _hear(driver, {"type": "user", "message": {"content": [block]}})
-    assert not driver.asking and driver.answer("2", "allow").sends == []
+    assert not driver.pending_permissions and driver.answer("2", "allow").sends == []

@@ -23,7 +23,7 @@ RECORDED = "2.1.325-subagent"
 # What only the stream has. A store keeps none of these, or not with an id of the stream.
 LIVE_ONLY = {
     "user": "the prompt; these CLIs were not given our uuid for it",
-    "resumed": "the proof that the agent went on with what it was asked for",
+    "resumed": "the proof that the agent resumed what it was asked for",
     "permission": "asked and answered beside the conversation",
     "api_retry": "2.1.197 keeps none; 2.1.325 does, under another uuid",
     "compacted": "the driver's has no origin; 2.1.197 keeps none",
@@ -61,11 +61,11 @@ def live(folder: str, id: str, prompt: str, resume: bool) -> list[NewEvent]:
         permissions="allow",
     )
     driver = ClaudeDriver(job)
-    driver.open()
+    driver.start_messages()
     heard: list[NewEvent] = []
     for line in stream(folder):
-        heard += [entry for entry in driver.hear(line).entries if isinstance(entry, NewEvent)]
-    return [*heard, *(entry for entry in driver.close().entries if isinstance(entry, NewEvent))]
+        heard += [entry for entry in driver.on_line(line).entries if isinstance(entry, NewEvent)]
+    return [*heard, *(entry for entry in driver.on_eof().entries if isinstance(entry, NewEvent))]
 
 
 def stream(folder: str) -> list[bytes]:

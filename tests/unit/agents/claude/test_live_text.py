@@ -25,12 +25,12 @@ class Heard:
 
     def __init__(self, job: AgentJob, lines: list[bytes]):
         self.driver = ClaudeDriver(job)
-        self.driver.open()
+        self.driver.start_messages()
         self.entries: list[Entry] = []
         self.drafts: list[tuple[str, str] | None] = []
         for line in lines:
-            self.entries += self.driver.hear(line).entries
-            self.drafts.append(self.driver.unfinished())
+            self.entries += self.driver.on_line(line).entries
+            self.drafts.append(self.driver.partial_text())
 
     def spoken(self) -> list[tuple[str, str]]:
         """The texts that came whole."""
@@ -94,7 +94,7 @@ def test_what_was_half_said_when_it_was_killed_is_kept_and_marked(version: str) 
     assert [event.body["text"] for event in replay.events if event.kind == "assistant"][:-1] == [
         "A tool first."
     ]
-    assert replay.driver.unfinished() is None and replay.driver.close().entries == []
+    assert replay.driver.partial_text() is None and replay.driver.on_eof().entries == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -117,8 +117,8 @@ def test_cut_anywhere_the_log_is_the_same_but_for_the_last_words(data: st.DataOb
     lines = recording.lines[: data.draw(st.integers(0, len(recording.lines)))]
     whole, bare = Heard(recording.job, lines), Heard(recording.job, _without(lines))
     assert whole.entries == bare.entries
-    draft = whole.driver.unfinished()
-    rest, bare_rest = whole.driver.close().entries, bare.driver.close().entries
+    draft = whole.driver.partial_text()
+    rest, bare_rest = whole.driver.on_eof().entries, bare.driver.on_eof().entries
     words = [NewEvent(draft[0], {"text": draft[1], "cut": True})] if draft is not None else []
     assert rest == [*words, *bare_rest]
     assert whole.driver.final == bare.driver.final
@@ -144,8 +144,8 @@ _PIECE = st.dictionaries(_WORDS, _JSON | _TYPES, max_size=5)
 def test_an_odd_piece_is_no_event_and_no_failure(event: Any) -> None:
     driver = ClaudeDriver(RECORDINGS[VERSIONS[0], "live_text"].job)
     line = json.dumps({"type": "stream_event", "event": event, "parent_tool_use_id": None}).encode()
-    assert driver.hear(line).entries == []
-    driver.unfinished()
+    assert driver.on_line(line).entries == []
+    driver.partial_text()
 
 
 def _said(text: str, parent: str | None = None, kind: str = "text") -> dict[str, Any]:
@@ -156,31 +156,31 @@ def _said(text: str, parent: str | None = None, kind: str = "text") -> dict[str,
 
 def _hear(driver: ClaudeDriver, *records: dict[str, Any]) -> None:
     for record in records:
-        driver.hear(json.dumps(record).encode())
+        driver.on_line(json.dumps(record).encode())
 
 
 def test_a_subagent_does_not_speak_in_the_agents_place() -> None:
     driver = ClaudeDriver(RECORDINGS[VERSIONS[0], "live_text"].job)
     block = {"content": [{"type": "text", "text": "whole"}]}
     _hear(driver, _said("mine, "), _said("its", parent="toolu_1"), _said("and mine"))
-    assert driver.unfinished() == ("assistant", "mine, and mine")
+    assert driver.partial_text() == ("assistant", "mine, and mine")
     _hear(driver, {"type": "assistant", "message": block, "parent_tool_use_id": "toolu_1", "uuid": "u1"})
-    assert driver.unfinished() == ("assistant", "mine, and mine")
+    assert driver.partial_text() == ("assistant", "mine, and mine")
     _hear(driver, {"type": "assistant", "message": block, "parent_tool_use_id": None, "uuid": "u2"})
-    assert driver.unfinished() is None
+    assert driver.partial_text() is None
 
 
 def test_thinking_is_told_as_thinking_and_a_cut_character_is_put_together() -> None:
     driver = ClaudeDriver(RECORDINGS[VERSIONS[0], "live_text"].job)
     _hear(driver, _said("so ", kind="thinking"))
-    assert driver.unfinished() == ("thinking", "so ")
+    assert driver.partial_text() == ("thinking", "so ")
     _hear(driver, _said("a \ud83d"))
-    assert driver.unfinished() == ("assistant", "a \ud83d")
+    assert driver.partial_text() == ("assistant", "a \ud83d")
     _hear(driver, _said("\ude00"))
-    assert driver.unfinished() == ("assistant", "a 😀")
+    assert driver.partial_text() == ("assistant", "a 😀")
 
 
 def test_the_end_of_a_turn_ends_what_was_being_said() -> None:
     driver = ClaudeDriver(RECORDINGS[VERSIONS[0], "live_text"].job)
     _hear(driver, _said("half"), {"type": "result", "subtype": "success", "is_error": True})
-    assert driver.unfinished() is None and driver.close().entries == []
+    assert driver.partial_text() is None and driver.on_eof().entries == []

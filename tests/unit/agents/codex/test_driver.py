@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.agents.codex import LONGEST, launch
+from holdfast.agents.codex import launch
 from holdfast.agents.codex.driver import CodexDriver
 from holdfast.agents.driver import AgentJob, Entry, Policy
 from holdfast.errors import BadInput
@@ -17,7 +17,7 @@ from holdfast.model.event import NewEvent
 from tests.support.recorded_streams import Recording, Replay
 
 VERSION = "codex-0.166.0"
-RESUMED = "notice resumed: the agent goes on with its conver…"
+RESUMED = "notice resumed: the agent resumed conversation 01…"
 BEGINS = """
         token codex stream exec-json
         notice agent_warning: Model metadata for `fake-model` n…
@@ -74,18 +74,18 @@ OUGHT: dict[str, str] = {
         tool_summary #1 command_execution ok(0) again\\n
         assistant second""",
     "resume_other": BEGINS.replace(
-        "exec-json", "exec-json\n        notice other_conversation: the agent was asked for its conve…"
+        "exec-json", "exec-json\n        notice other_conversation: Holdfast asked for conversation n…"
     )
     + """
         assistant first""",
     "sigint": BEGINS
     + """
         tool_progress #1 command_execution {"command": "/bin/bash -lc 'touch started; sleep 20'"}
-        tool_summary #1 command_execution interrupted Its outcome is unknown: the agent…""",
+        tool_summary #1 command_execution interrupted The outcome is unknown: the agent…""",
     "killed": BEGINS
     + """
         tool_progress #1 command_execution {"command": "/bin/bash -lc 'touch started; sleep 5'"}
-        tool_summary #1 command_execution interrupted Its outcome is unknown: the agent…""",
+        tool_summary #1 command_execution interrupted The outcome is unknown: the agent…""",
     "killed_early": """
         token codex stream exec-json""",
     "resume_unknown": "",
@@ -152,8 +152,8 @@ def test_hearing_again_gives_the_same(name: str) -> None:
     driver = CodexDriver(recording.job)
     entries: list[Entry] = []
     for line in recording.lines:
-        entries += driver.hear(line).entries
-    assert entries + driver.close().entries == Replay(recording).entries
+        entries += driver.on_line(line).entries
+    assert entries + driver.on_eof().entries == Replay(recording).entries
 
 
 # --- lines that no recording has
@@ -175,7 +175,7 @@ def _job(permissions: Policy = "allow", resume: bool = False, **more: Any) -> Ag
 
 
 def _item(driver: CodexDriver, item: dict[str, Any], kind: str = "item.completed") -> list[NewEvent]:
-    entries = driver.hear(json.dumps({"type": kind, "item": item}).encode()).entries
+    entries = driver.on_line(json.dumps({"type": kind, "item": item}).encode()).entries
     return [entry for entry in entries if isinstance(entry, NewEvent)]
 
 
@@ -237,8 +237,8 @@ def test_thoughts_plans_and_warnings() -> None:
 
 def test_a_failed_turn_says_why() -> None:
     driver = CodexDriver(_job())
-    driver.hear(b'{"type":"error","message":"first"}')
-    driver.hear(b'{"type":"turn.failed"}')
+    driver.on_line(b'{"type":"error","message":"first"}')
+    driver.on_line(b'{"type":"turn.failed"}')
     assert driver.final is not None and not driver.final.ok and driver.final.reason == "first"
 
 
@@ -247,7 +247,7 @@ def test_a_failed_turn_says_why() -> None:
     [b"x", b"\xff", b'{"type":"new"}', b'{"type":"item.completed"}', b'{"type":"item.started","item":{}}'],
 )
 def test_an_odd_line_is_a_notice(line: bytes) -> None:
-    (entry,) = CodexDriver(_job()).hear(line).entries
+    (entry,) = CodexDriver(_job()).on_line(line).entries
     assert isinstance(entry, NewEvent) and entry.kind == "notice"
 
 
@@ -264,13 +264,15 @@ def test_the_sandbox_follows_the_policy_and_a_narrow_one_is_told(policy: Policy,
     assert (started.notice is not None) == (policy != "allow") and not started.listens
 
 
-def test_a_prompt_is_never_taken_for_an_option() -> None:
-    argv = launch(_job(prompt="--help", args=("-m", "x"), resume=True)).argv
-    assert argv[-5:] == ("x", "resume", "01a1e267-f865-7122-b25a-dd09a9e6c8b7", "--", "--help")
+@pytest.mark.parametrize("prompt", ["--help", "-", "secret " * 100_000])
+def test_a_prompt_is_on_stdin_and_never_on_the_command_line(prompt: str) -> None:
+    started = launch(_job(prompt=prompt, args=("-m", "x"), resume=True))
+    assert started.argv[-4:] == ("x", "resume", "01a1e267-f865-7122-b25a-dd09a9e6c8b7", "-")
+    assert started.stdin == prompt and prompt not in started.argv[:-1]
 
 
-@pytest.mark.parametrize("prompt", ["", " \n", "-", " - ", "a\0b", "x" * (LONGEST + 1), "\ud800"])
-def test_a_prompt_that_a_command_line_cannot_hold_is_refused(prompt: str) -> None:
+@pytest.mark.parametrize("prompt", ["", " \n", "a\0b", "\ud800"])
+def test_a_prompt_that_codex_cannot_read_is_refused(prompt: str) -> None:
     with pytest.raises(BadInput):
         launch(_job(prompt=prompt))
 

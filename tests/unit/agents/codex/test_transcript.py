@@ -174,8 +174,8 @@ def test_the_stream_and_the_rollout_say_the_same(case: str, streams: list[str]) 
         driver = CodexDriver(job)
         with open(os.path.join(FIXTURES, "codex", case, name), "rb") as file:
             for line in file:
-                live += [entry for entry in driver.hear(line).entries if isinstance(entry, NewEvent)]
-        live += [entry for entry in driver.close().entries if isinstance(entry, NewEvent)]
+                live += [entry for entry in driver.on_line(line).entries if isinstance(entry, NewEvent)]
+        live += [entry for entry in driver.on_eof().entries if isinstance(entry, NewEvent)]
     ours = {key for key in match.keys(events) if key is not None}
     theirs = {key for key in match.keys(live) if key is not None}
     # A tool that Codex does not know is refused without an item in the stream.
@@ -523,13 +523,13 @@ def test_what_says_the_same() -> None:
     kept = ("tool_progress", {"name": "exec_command", "input": {"cmd": "echo it's"}})
     older = ("tool_progress", {"name": "shell", "input": {"command": ["bash", "-lc", "echo it's"]}})
     assert (
-        match.said(*live)
-        == match.said(*kept)
-        == match.said(*older)
+        match.wording(*live)
+        == match.wording(*kept)
+        == match.wording(*older)
         == ("tool_progress", "command", "echo it's")
     )
-    assert match.said("tool_progress", {"name": "exec_command", "input": "rubbish"}) is not None
-    assert match.said("tool_summary", {}) is None
+    assert match.wording("tool_progress", {"name": "exec_command", "input": "rubbish"}) is not None
+    assert match.wording("tool_summary", {}) is None
     twice = [
         NewEvent("user", {"text": "a"}),
         NewEvent("assistant", {"text": "b"}),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.doctor import operation
 from holdfast.home import Home
-from holdfast.peers.hapi.database import FLAVORS
+from holdfast.peers.hapi.flavors import FLAVORS
 from holdfast.peers.hapi.install import HapiInstall
 from holdfast.peers.hapi.metadata import HapiMetadata
 from tests.support.hapi_cases import copied, files
@@ -102,16 +102,16 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
         folder.mkdir()
         path = folder / "hapi.db"
         build(path, sessions)
-        home, patient = Home(str(Path(made) / "home")), HapiInstall(str(path), {"HOME": made})
+        home, target = Home(str(Path(made) / "home")), HapiInstall(str(path), {"HOME": made})
         bytes_before, (before, kept) = files(folder), read(path)
-        found = patient.look()
+        found = target.diagnose()
         json.dumps(found.as_json())
         assert files(folder) == bytes_before
-        assert found.fingerprint == patient.look().fingerprint
+        assert found.fingerprint == target.diagnose().fingerprint
         if not found.steps:
             assert not found.plan
             return
-        receipt = operation.apply(home, patient, found.fingerprint)
+        receipt = operation.apply(home, target, found.fingerprint)
         after, still = read(path)
         assert still == kept and after.keys() == before.keys()
         mended = {finding.subject for finding in found.findings if finding.safe}
@@ -124,8 +124,8 @@ def test_nothing_is_lost(sessions: list[tuple[Any, Any, list[bytes], bool]]) -> 
             changed = {key for key in new if key not in old or new[key] != old[key]}
             assert old.keys() <= new.keys() and changed <= {*TOKENS, "flavor", "path", "host"}
             assert all(not isinstance(old.get(key), str) or not old[key] for key in changed)
-        assert not patient.look().plan
-        operation.undo(home, patient, receipt)
+        assert not target.diagnose().plan
+        operation.undo(home, target, receipt)
         assert files(folder) == bytes_before
 
 
@@ -151,7 +151,7 @@ def test_setting_keys_keeps_every_other_value(
 @given(
     st.lists(st.tuples(st.integers(0, 250_000), st.binary(min_size=1, max_size=64)), min_size=1, max_size=6)
 )
-def test_a_damaged_file_is_told_of_and_left_alone(hits: list[tuple[int, bytes]]) -> None:
+def test_a_damaged_file_is_reported_and_not_changed(hits: list[tuple[int, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as made:
         path = copied("edited-token-removed.db", Path(made))
         data = bytearray(path.read_bytes())
@@ -159,7 +159,7 @@ def test_a_damaged_file_is_told_of_and_left_alone(hits: list[tuple[int, bytes]])
             data[at : at + len(put)] = put
         path.write_bytes(data)
         before = files(Path(made))
-        found = HapiInstall(str(path), {"HOME": made}).look()
+        found = HapiInstall(str(path), {"HOME": made}).diagnose()
         json.dumps(found.as_json())
         assert files(Path(made)) == before
         if any(finding.code.startswith("database_") for finding in found.findings):

@@ -165,11 +165,11 @@ class Bench:
         told = {**of(one.flavor), "path": one.cwd, **metadata}
         build(self.path, 26, {"lost": Made(told, tuple(talk))}, start=start)
 
-    def patient(self) -> HapiInstall:
+    def target(self) -> HapiInstall:
         return HapiInstall(str(self.path), {"HOME": str(self.user)})
 
-    def look(self) -> tuple[Diagnosis, DoctorFinding]:
-        found = self.patient().look()
+    def diagnose(self) -> tuple[Diagnosis, DoctorFinding]:
+        found = self.target().diagnose()
         (finding,) = [f for f in found.findings if f.code == "token_missing"]
         return found, finding
 
@@ -180,54 +180,54 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @named
-def test_the_one_conversation_is_found_and_put_back(one: Kept, bench: Bench) -> None:
+def test_the_only_matching_conversation_is_restored(one: Kept, bench: Bench) -> None:
     bench.lose(one)
     one.put(bench.user, one.native_id)
-    found, finding = bench.look()
+    found, finding = bench.diagnose()
     assert finding.safe and [c["source"] for c in finding.evidence["candidates"]] == ["native store"]
-    operation.apply(Home(str(bench.folder / "home")), bench.patient(), found.fingerprint)
+    operation.apply(Home(str(bench.folder / "home")), bench.target(), found.fingerprint)
     metadata = json.loads(session(bench.path, bench.folder / "s", "lost")["metadata"])
     assert metadata == {**of(one.flavor), "path": one.cwd, **one.sets}
-    assert not bench.patient().look().findings
+    assert not bench.target().diagnose().findings
 
 
 @named
-def test_of_two_conversations_a_person_says_which(one: Kept, bench: Bench) -> None:
+def test_the_user_chooses_between_two_conversations(one: Kept, bench: Bench) -> None:
     bench.lose(one)
     one.put(bench.user, one.native_id)
     one.put(bench.user, one.twin)
-    found, finding = bench.look()
+    found, finding = bench.diagnose()
     assert not finding.safe and not found.steps
     tokens = {c["keys"][f"{one.flavor}SessionId"] for c in finding.evidence["candidates"]}
     assert tokens == {one.native_id, one.twin}
     chosen = HapiInstall(str(bench.path), {"HOME": str(bench.user)}, {"lost": one.twin})
-    operation.apply(Home(str(bench.folder / "home")), chosen, chosen.look().fingerprint)
+    operation.apply(Home(str(bench.folder / "home")), chosen, chosen.diagnose().fingerprint)
     metadata = json.loads(session(bench.path, bench.folder / "s", "lost")["metadata"])
     assert metadata[f"{one.flavor}SessionId"] == one.twin
 
 
-def test_what_comes_into_a_store_after_the_look_makes_another_plan(bench: Bench) -> None:
+def test_a_store_that_changes_after_the_diagnosis_changes_the_plan(bench: Bench) -> None:
     bench.lose(CODEX)
     CODEX.put(bench.user, CODEX.native_id)
-    patient = bench.patient()
-    plan = patient.look().fingerprint
+    target = bench.target()
+    plan = target.diagnose().fingerprint
     CODEX.put(bench.user, CODEX.twin)
     with pytest.raises(errors.PlanChanged):
-        operation.apply(Home(str(bench.folder / "home")), patient, plan)
+        operation.apply(Home(str(bench.folder / "home")), target, plan)
 
 
-def test_two_sessions_that_could_be_of_one_conversation_get_none(bench: Bench) -> None:
+def test_two_sessions_that_match_one_conversation_get_none(bench: Bench) -> None:
     CODEX.put(bench.user, CODEX.native_id)
     talk = tuple(said for text in CODEX.prompts() for said in (prompt(text), replied()))
     lost = Made({**of("codex"), "path": CODEX.cwd}, talk)
     build(bench.path, 26, {"one": lost, "two": lost})
-    found = bench.patient().look()
+    found = bench.target().diagnose()
     told = [f for f in found.findings if f.code == "token_missing"]
     assert len(told) == 2 and not found.steps and all("--choose" in f.text and not f.safe for f in told)
 
 
 @named
-def test_another_folder_other_words_or_another_time_is_not_it(one: Kept, bench: Bench) -> None:
+def test_another_folder_other_prompts_or_another_time_do_not_match(one: Kept, bench: Bench) -> None:
     one.put(bench.user, one.native_id)
     elsewhere: list[dict[str, Any]] = [
         {"path": "/home/dev/another"},
@@ -237,31 +237,31 @@ def test_another_folder_other_words_or_another_time_is_not_it(one: Kept, bench: 
     for how in elsewhere:
         bench.path.unlink(missing_ok=True)
         bench.lose(one, **how)
-        found, finding = bench.look()
+        found, finding = bench.diagnose()
         assert not found.steps and not finding.evidence.get("candidates"), how
 
 
 @named
-def test_what_never_reached_the_agent_need_not_be_in_its_store(one: Kept, bench: Bench) -> None:
+def test_undelivered_prompts_need_not_be_in_the_store(one: Kept, bench: Bench) -> None:
     one.put(bench.user, one.native_id)
     talk = [said for text in one.prompts() for said in (prompt(text), replied())]
     failed = (prompt("this one failed"), replied(type="error"), prompt("swept", local_id="s"))
     told = {**of(one.flavor), "path": one.cwd}
     build(bench.path, 26, {"lost": Made(told, (*talk, prompt("/compact"), *failed))})
-    assert bench.look()[1].safe
+    assert bench.diagnose()[1].safe
 
 
 @named
-def test_a_session_without_a_flavor_gets_that_of_the_store(one: Kept, bench: Bench) -> None:
+def test_a_session_without_a_flavor_gets_the_flavor_of_the_store(one: Kept, bench: Bench) -> None:
     one.put(bench.user, one.native_id)
     bench.lose(one, flavor=None)
-    found, finding = bench.look()
+    found, finding = bench.diagnose()
     assert finding.safe and finding.evidence["candidates"][0]["keys"] == {**one.sets, "flavor": one.flavor}
     assert len(found.plan) == 2
 
 
 @pytest.mark.parametrize("flavor", ["copilot", "grok", "agy", "pi"])
-def test_a_store_that_we_cannot_read_is_said_to_be_one(flavor: str, bench: Bench) -> None:
+def test_a_store_that_cannot_be_read_is_reported(flavor: str, bench: Bench) -> None:
     bench.lose(CODEX._replace(flavor=flavor))
-    found, finding = bench.look()
+    found, finding = bench.diagnose()
     assert not found.steps and f"the store of {flavor}" in finding.text

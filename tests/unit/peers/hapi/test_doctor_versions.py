@@ -70,33 +70,35 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("version", "form"), FORMS)
-def test_every_hole_is_found_and_mended_and_given_back(version: int, form: str, tmp_path: Path) -> None:
+def test_every_defect_is_found_repaired_and_undone(version: int, form: str, tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     here = {name: hole for name, hole in HOLES.items() if version >= hole.since}
     build(path, version, {name: hole.made for name, hole in here.items()}, packed=form == "packed")
     if form == "hot":
         make_hot(path)
-    home, patient = Home(str(tmp_path / "home")), HapiInstall(str(path), {"HOME": str(tmp_path)})
+    home, target = Home(str(tmp_path / "home")), HapiInstall(str(path), {"HOME": str(tmp_path)})
     untouched, before = seen(path.parent), rows(path, tmp_path / "scratch")
-    found = patient.look()
+    found = target.diagnose()
     assert seen(path.parent) == untouched
     want = {name: set(hole.codes) for name, hole in here.items() if hole.codes}
     assert told(found) == want
-    merged = [finding.subject for finding in found.findings if "it was merged from a row" in finding.text]
+    merged = [
+        finding.subject for finding in found.findings if "merged them from a deleted row" in finding.text
+    ]
     assert merged == ["merged without its token"]
     mends = {name: hole.sets for name, hole in here.items() if hole.sets}
     assert {finding.subject for finding in found.findings if finding.safe} == set(mends)
-    receipt = operation.apply(home, patient, found.fingerprint)
+    receipt = operation.apply(home, target, found.fingerprint)
     after = rows(path, tmp_path / "scratch")
     _expect_only(before, after, mends)
-    again = patient.look()
+    again = target.diagnose()
     assert not again.plan and not again.steps
     left = told(again)
     for name in mends:
         assert not left.get(name, set()) & {"token_missing", "metadata_not_object", "metadata_no_flavor"}
-    operation.undo(home, patient, receipt)
+    operation.undo(home, target, receipt)
     assert files(path.parent) == untouched[0]
-    assert patient.look().fingerprint == found.fingerprint
+    assert target.diagnose().fingerprint == found.fingerprint
 
 
 def _expect_only(before: Any, after: Any, mends: dict[str, dict[str, str]]) -> None:
@@ -117,45 +119,45 @@ def _expect_only(before: Any, after: Any, mends: dict[str, dict[str, str]]) -> N
             assert now == {**HapiMetadata(old).fields, **mends[row[0]]}
 
 
-def test_values_that_are_not_changed_keep_their_very_text(tmp_path: Path) -> None:
+def test_unchanged_values_keep_their_exact_text(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     build(path, 26, {name: HOLES[name].made for name in ("odd numbers", "unknown keys")})
-    patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
-    operation.apply(Home(str(tmp_path / "home")), patient, patient.look().fingerprint)
+    target = HapiInstall(str(path), {"HOME": str(tmp_path)})
+    operation.apply(Home(str(tmp_path / "home")), target, target.diagnose().fingerprint)
     text = next(row[6] for row in rows(path, tmp_path / "s")["sessions"].values() if row[0] == "odd numbers")
     assert "123456789012345678901234567890" in text and "1E2" in text and "\\ud83d" in text
 
 
 @pytest.mark.parametrize("version", [0, 27, 31, 2**31 - 1, -1])
-def test_another_version_is_told_and_not_guessed_at(version: int, tmp_path: Path) -> None:
+def test_an_unknown_version_is_reported_and_not_changed(version: int, tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     build(path, 26, {"in messages": HOLES["in messages"].made})
     db = apsw.Connection(str(path))
     db.execute(f"pragma user_version = {version}")
     db.close()
     untouched = seen(path.parent)
-    patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
-    found = patient.look()
+    target = HapiInstall(str(path), {"HOME": str(tmp_path)})
+    found = target.diagnose()
     (finding,) = found.findings
     assert finding.code == "schema_unknown" and str(version) in finding.text and not found.steps
     with pytest.raises(errors.Refused):
-        operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint)
+        operation.apply(Home(str(tmp_path / "home")), target, found.fingerprint)
     assert seen(path.parent) == untouched
 
 
-def test_a_copy_without_its_wal_is_not_called_fine(tmp_path: Path) -> None:
+def test_a_copy_without_its_wal_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     build(path, 26, {"in messages": HOLES["in messages"].made})
     make_hot(path)
     for ending in ("-wal", "-shm"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
     untouched = seen(path.parent)
-    (finding,) = HapiInstall(str(path), {"HOME": str(tmp_path)}).look().findings
+    (finding,) = HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose().findings
     assert finding.code == "schema_unknown" and "-wal" in finding.text
     assert seen(path.parent) == untouched
 
 
-def test_ids_that_are_no_text_stop_nothing(tmp_path: Path) -> None:
+def test_ids_that_are_not_text_do_not_stop_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     sessions = {"sound": HOLES["sound"], "in messages": HOLES["in messages"]}
     build(path, 26, {name: hole.made for name, hole in sessions.items()})
@@ -168,46 +170,46 @@ def test_ids_that_are_no_text_stop_nothing(tmp_path: Path) -> None:
         sql = "insert into messages (id, session_id, content, created_at, seq) values (?, ?, ?, 1, 1)"
         db.execute(sql, (repr(name), "nobody" if name is None else name, said))
     db.close()
-    patient = HapiInstall(str(path), {"HOME": str(tmp_path)})
-    found = patient.look()
+    target = HapiInstall(str(path), {"HOME": str(tmp_path)})
+    found = target.diagnose()
     assert {finding.subject for finding in found.findings if finding.safe} == {"in messages"}
-    assert operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint).actions
-    assert not patient.look().plan
+    assert operation.apply(Home(str(tmp_path / "home")), target, found.fingerprint).actions
+    assert not target.diagnose().plan
 
 
-def test_messages_of_a_row_that_is_gone_are_told_of(tmp_path: Path) -> None:
+def test_messages_of_a_deleted_row_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     build(path, 20, {"gone": Made(of(), (prompt(), claude(1))), "sound": HOLES["sound"].made})
     db = apsw.Connection(str(path))
     db.execute("delete from sessions where id = 'gone'")
     db.close()
-    assert told(HapiInstall(str(path), {"HOME": str(tmp_path)}).look()) == {"gone": {"orphan_messages"}}
+    assert told(HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose()) == {"gone": {"orphan_messages"}}
 
 
-def test_a_host_is_only_given_where_all_ran_on_one(tmp_path: Path) -> None:
+def test_a_host_is_set_only_if_the_install_has_one_host(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     other = Made(of(host="another host", claudeSessionId=uuid(2)), (claude(2),))
     gone: Hole = HOLES["nothing 'null'"]
     build(path, 26, {"sound": HOLES["sound"].made, "other": other, "gone": gone.made})
-    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).look()
-    (action,) = [step["action"] for step in found.plan]
+    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose()
+    (action,) = [step.action for step in found.plan]
     assert "path to" in action and HOST not in action and "another host" not in action
 
 
-def test_a_person_may_give_one_conversation_to_two_sessions(tmp_path: Path) -> None:
+def test_the_user_may_choose_one_conversation_for_two_sessions(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     names = ("sound elsewhere", "held by another", "wanted by two", "wanted by two again")
     build(path, 26, {name: HOLES[name].made for name in names})
     env = {"HOME": str(tmp_path)}
-    asked = [f for f in HapiInstall(str(path), env).look().findings if f.code == "token_missing"]
+    asked = [f for f in HapiInstall(str(path), env).diagnose().findings if f.code == "token_missing"]
     assert len(asked) == 3 and not any(f.safe for f in asked)
     assert "sound elsewhere" in asked[0].text and "--choose" in asked[0].text
-    patient = HapiInstall(str(path), env, {"held by another": uuid(7), "wanted by two": uuid(8)})
-    mended = {f.subject for f in patient.look().findings if f.safe}
+    target = HapiInstall(str(path), env, {"held by another": uuid(7), "wanted by two": uuid(8)})
+    mended = {f.subject for f in target.diagnose().findings if f.safe}
     assert mended == {"held by another", "wanted by two"}
 
 
-def test_what_lies_before_the_damage_is_told_of_and_nothing_is_mended(tmp_path: Path) -> None:
+def test_rows_before_the_damage_are_reported_and_nothing_is_repaired(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     padding = "x" * 1500
     sessions = {f"s{n}": Made(of(pad=f"{padding} {n:03}"), (claude(n),)) for n in range(60)}
@@ -216,7 +218,7 @@ def test_what_lies_before_the_damage_is_told_of_and_nothing_is_mended(tmp_path: 
     page = data.index(f"{padding} 050".encode()) // 4096 * 4096
     data[page : page + 4096] = bytes(4096)
     path.write_bytes(data)
-    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).look()
+    found = HapiInstall(str(path), {"HOME": str(tmp_path)}).diagnose()
     codes = told(found)
     assert codes["hapi.db"] & {"database_damaged", "database_unreadable"} and not found.steps
     assert all("token_missing" in codes[f"s{n}"] for n in range(45)) and not found.plan
@@ -230,25 +232,25 @@ def open_folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def test_a_person_may_know_a_token_that_nothing_here_tells(tmp_path: Path) -> None:
+def test_the_user_may_choose_a_token_that_is_stored_nowhere(tmp_path: Path) -> None:
     path = tmp_path / "hapi/hapi.db"
     names = ("agy without", "sound", "cleared")
     build(path, 26, {name: HOLES[name].made for name in names})
     env, chosen = {"HOME": str(tmp_path)}, {"agy without": "known", "sound": "other", "cleared": "old"}
-    patient = HapiInstall(str(path), env, chosen)
-    found = patient.look()
-    assert [step["action"] for step in found.plan] == ["set agySessionId to known (from choice)"]
-    operation.apply(Home(str(tmp_path / "home")), patient, found.fingerprint)
-    assert not patient.look().plan
+    target = HapiInstall(str(path), env, chosen)
+    found = target.diagnose()
+    assert [step.action for step in found.plan] == ["set agySessionId to known (from choice)"]
+    operation.apply(Home(str(tmp_path / "home")), target, found.fingerprint)
+    assert not target.diagnose().plan
     with pytest.raises(errors.BadInput, match="nobody"):
-        HapiInstall(str(path), env, {"nobody": "known"}).look()
+        HapiInstall(str(path), env, {"nobody": "known"}).diagnose()
 
 
-def test_a_folder_that_may_not_be_written_is_looked_at_and_left_alone(open_folder: Path) -> None:
+def test_a_read_only_folder_is_diagnosed_and_not_changed(open_folder: Path) -> None:
     path = open_folder / "hapi/hapi.db"
     build(path, 26, {"in messages": HOLES["in messages"].made})
-    patient = HapiInstall(str(path), {"HOME": str(open_folder)})
-    plan, untouched = patient.look().fingerprint, seen(path.parent)
+    target = HapiInstall(str(path), {"HOME": str(open_folder)})
+    plan, untouched = target.diagnose().fingerprint, seen(path.parent)
     path.chmod(0o444)
     path.parent.chmod(0o555)
     (open_folder / "home").mkdir(mode=0o777)
@@ -260,8 +262,8 @@ def test_a_folder_that_may_not_be_written_is_looked_at_and_left_alone(open_folde
             if os.geteuid() == 0:
                 os.setresgid(65534, 65534, 65534)
                 os.setresuid(65534, 65534, 65534)
-            if patient.look().fingerprint == plan:
-                operation.apply(Home(str(open_folder / "home")), patient, plan)
+            if target.diagnose().fingerprint == plan:
+                operation.apply(Home(str(open_folder / "home")), target, plan)
         except errors.StoreReadOnly:
             status = 0
         finally:

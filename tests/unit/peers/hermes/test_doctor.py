@@ -60,9 +60,9 @@ def codes(seen: Diagnosis, subjects: Any) -> dict[str, list[str]]:
     return {own: sorted(told) for own, told in found.items()}
 
 
-def test_looking_finds_what_is_expected_and_changes_nothing(case: str, hermes: Path) -> None:
+def test_a_diagnosis_has_the_expected_findings_and_changes_nothing(case: str, hermes: Path) -> None:
     want, before = expected(case), state(hermes)
-    seen = HermesInstall(str(hermes), {}).look()
+    seen = HermesInstall(str(hermes), {}).diagnose()
     assert state(hermes) == before
     wanted = {own: sorted(told["findings"]) for own, told in want["sessions"].items() if told["findings"]}
     assert codes(seen, want["sessions"]) == wanted | ({"home": want["home"]} if want["home"] else {})
@@ -71,15 +71,15 @@ def test_looking_finds_what_is_expected_and_changes_nothing(case: str, hermes: P
         if told is not None:
             allowed = {told["class"], *told["after"].get("accept_class", ())}
             assert "repairable" in allowed if finding.safe else finding.text
-    assert HermesInstall(str(hermes), {}).look().fingerprint == seen.fingerprint
+    assert HermesInstall(str(hermes), {}).diagnose().fingerprint == seen.fingerprint
 
 
-def test_a_repair_gives_what_is_expected_and_is_undone_to_the_byte(
+def test_a_repair_has_the_expected_result_and_is_undone_byte_for_byte(
     case: str, hermes: Path, tmp_path: Path
 ) -> None:
     want, before = expected(case), content(hermes)
     install, home = HermesInstall(str(hermes), {}), Home(str(tmp_path / "home"))
-    seen = install.look()
+    seen = install.diagnose()
     if not seen.steps:
         assert not [finding for finding in seen.findings if finding.safe]
         assert not any(told["class"] == "repairable" for told in want["sessions"].values())
@@ -91,7 +91,7 @@ def test_a_repair_gives_what_is_expected_and_is_undone_to_the_byte(
     if "index_after" in want:
         listed = json.loads((hermes / "webui/sessions/_index.json").read_text())
         assert sorted(entry["session_id"] for entry in listed) == want["index_after"]
-    again = install.look()
+    again = install.diagnose()
     assert again.steps == [] and again.plan == []
     database = {name: data for name, data in content(hermes).items() if "state.db" in name}
     assert database == {name: data for name, data in before.items() if "state.db" in name}
@@ -138,10 +138,10 @@ def check(hermes: Path, native_id: str, after: dict[str, Any], want: dict[str, A
         assert "tool" not in {m["role"] for m in side["context_messages"]}
 
 
-def test_what_a_run_had_told_comes_with_its_tool(tmp_path: Path) -> None:
+def test_recorded_output_is_recovered_with_its_tool_call(tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "stale_stream_run_journal_partial" / "hermes-home", tmp_path / "hermes")
     install = HermesInstall(str(tmp_path / "hermes"), {})
-    operation.apply(Home(str(tmp_path / "home")), install, install.look().fingerprint)
+    operation.apply(Home(str(tmp_path / "home")), install, install.diagnose().fingerprint)
     side = json.loads((tmp_path / "hermes/webui/sessions/stale0004.json").read_text())
     told = [(m["role"], m["content"]) for m in side["messages"][4:7]]
     assert told == [
@@ -162,7 +162,7 @@ def test_the_plan_is_for_one_state_only(tmp_path: Path) -> None:
 
     shutil.copytree(FIXTURES / "wiped_1558" / "hermes-home", tmp_path / "hermes")
     install = HermesInstall(str(tmp_path / "hermes"), {})
-    plan = install.look().fingerprint
+    plan = install.diagnose().fingerprint
     path = tmp_path / "hermes/webui/sessions/wiped0001.json"
     path.write_text(path.read_text().replace("Session wiped0001", "Another title"))
     before = content(tmp_path / "hermes")

@@ -32,7 +32,7 @@ LETTERS = [*"abcdefgh"]
 
 
 def look(home: Path) -> Diagnosis:
-    return HermesInstall(str(home), {}).look()
+    return HermesInstall(str(home), {}).diagnose()
 
 
 def found(home: Path) -> dict[str, bool]:
@@ -44,9 +44,9 @@ def mended(home: Path) -> dict[str, Any]:
     """The sidecar after a repair; a second look finds nothing to do, and undo gives the same bytes."""
     install, ours = HermesInstall(str(home), {}), Home(str(home) + "-holdfast")
     before = {str(p): p.read_bytes() for p in home.rglob("*") if p.is_file()}
-    receipt = operation.apply(ours, install, install.look().fingerprint)
+    receipt = operation.apply(ours, install, install.diagnose().fingerprint)
     assert receipt.problems == []
-    assert install.look().steps == []
+    assert install.diagnose().steps == []
     side: dict[str, Any] = json.loads((home / f"webui/sessions/{SID}.json").read_text())
     assert side["message_count"] == len(side["messages"])
     after = {str(p): p.read_bytes() for p in home.rglob("*") if p.is_file()}
@@ -61,7 +61,7 @@ def words(side: dict[str, Any], name: str = "messages") -> list[Any]:
     return [message["content"] for message in side[name]]
 
 
-def test_what_was_said_after_a_wipe_stays(tmp_path: Path) -> None:
+def test_messages_after_a_wipe_stay(tmp_path: Path) -> None:
     sidecar(tmp_path, said(*LETTERS), ".json.bak")
     sidecar(tmp_path, said("x", "y", start=T0 + 100), extra={"kept": 1})
     assert found(tmp_path) == {"shrunken_live": True}
@@ -116,7 +116,7 @@ def test_content_that_differs_at_equal_length_is_left_to_the_user(tmp_path: Path
     assert found(tmp_path) == {"content_diverged": False}
 
 
-def test_rows_that_were_taken_back_or_summed_up_stay_away(tmp_path: Path) -> None:
+def test_undone_and_summarized_rows_do_not_come_back(tmp_path: Path) -> None:
     rows = [*said(*"abcd"), *({**m, "active": 0} for m in said("e", "f", start=T0 + 4))]
     rows += [{**m, "active": 0, "compacted": 1} for m in said("g", "h", start=T0 + 6)]
     database(tmp_path, rows)
@@ -291,7 +291,7 @@ def test_a_turn_that_the_database_has_in_full_is_not_called_interrupted(tmp_path
     assert side["active_stream_id"] is None
 
 
-def test_a_session_that_another_goes_on_from_keeps_its_stream(tmp_path: Path) -> None:
+def test_a_session_that_another_continues_keeps_its_stream(tmp_path: Path) -> None:
     pending: dict[str, Any] = {
         "active_stream_id": "s",
         "pending_user_message": "p",
@@ -303,7 +303,7 @@ def test_a_session_that_another_goes_on_from_keeps_its_stream(tmp_path: Path) ->
     assert found(tmp_path) == {"stale_stream": False}
 
 
-def test_litter_that_holds_more_than_any_copy_stays(tmp_path: Path) -> None:
+def test_a_temp_file_with_new_messages_stays(tmp_path: Path) -> None:
     path = sidecar(tmp_path, said(*"abcd"))
     sidecar_index(tmp_path)
     (path.parent / f"{SID}.tmp.999999.1").write_text(json.dumps({"messages": said(*"abcd")}))
@@ -312,7 +312,7 @@ def test_litter_that_holds_more_than_any_copy_stays(tmp_path: Path) -> None:
     assert removed == [f"{SID}.tmp.999999.1"]
 
 
-def test_a_running_web_ui_is_seen(tmp_path: Path) -> None:
+def test_a_running_web_ui_is_reported(tmp_path: Path) -> None:
     path = database(tmp_path, said("a"))
     with open(path, "rb") as held:
         pid = os.fork()
@@ -348,7 +348,7 @@ def test_a_worktree_comes_along_on_import() -> None:
     assert side.worktree is not None and side.worktree.path.endswith(side.worktree.branch.split("/")[1])
 
 
-def test_nothing_is_made_again_while_it_may_be_deleted(tmp_path: Path) -> None:
+def test_nothing_is_recreated_that_may_be_deleted(tmp_path: Path) -> None:
     database(tmp_path, said(*"abcd"))
     sidecar(tmp_path, said(*"abcd"), ".json.bak")
     tombstones = tmp_path / "webui/sessions/_deleted_webui_sessions.json"
@@ -360,7 +360,7 @@ def test_nothing_is_made_again_while_it_may_be_deleted(tmp_path: Path) -> None:
     assert look(tmp_path).steps == []
 
 
-def test_names_that_are_no_files_do_not_hold_anybody(tmp_path: Path) -> None:
+def test_a_fifo_in_the_folder_does_not_block(tmp_path: Path) -> None:
     path = sidecar(tmp_path, said(*"abcd"))
     sidecar_index(tmp_path)
     os.mkfifo(path.parent / "fifo.json")
@@ -386,7 +386,7 @@ def transcript(home: Path, messages: list[dict[str, Any]], **fields: Any) -> Pat
 
 
 @pytest.mark.parametrize("live", ["wiped", "torn", "empty", "missing", "new"])
-def test_the_agents_own_transcript_stands_in_for_rows(tmp_path: Path, live: str) -> None:
+def test_the_agents_own_transcript_replaces_rows(tmp_path: Path, live: str) -> None:
     asked = [*said(*LETTERS), call("call-1234-a"), {**result("call-1234-a"), "unknown": 1}]
     transcript(tmp_path, asked)
     database(tmp_path, [], cwd="/w", title="t")
@@ -409,7 +409,7 @@ def test_the_agents_own_transcript_stands_in_for_rows(tmp_path: Path, live: str)
     assert side["messages"][-1]["unknown"] == 1 and side["messages"][-2]["tool_calls"]
 
 
-def test_a_transcript_brings_nothing_back_that_was_taken_away(tmp_path: Path) -> None:
+def test_a_transcript_does_not_bring_back_removed_messages(tmp_path: Path) -> None:
     transcript(tmp_path, said(*LETTERS))
     sidecar(tmp_path, [], truncation_boundary=0.0, truncation_watermark=0.0)
     assert found(tmp_path) == {}
@@ -418,7 +418,7 @@ def test_a_transcript_brings_nothing_back_that_was_taken_away(tmp_path: Path) ->
     assert found(tmp_path) == {}
 
 
-def test_rows_go_before_a_transcript(tmp_path: Path) -> None:
+def test_rows_win_over_a_transcript(tmp_path: Path) -> None:
     transcript(tmp_path, said(*"vwxyz"))
     database(tmp_path, said(*LETTERS))
     sidecar(tmp_path, [])
@@ -448,7 +448,7 @@ def test_a_journal_alone_does_not_make_a_session(tmp_path: Path) -> None:
     assert words(mended(tmp_path))[0] == "asked"
 
 
-def test_a_folder_that_is_no_hermes_is_not_called_fine(tmp_path: Path) -> None:
+def test_a_folder_without_hermes_is_refused(tmp_path: Path) -> None:
     from holdfast import errors
 
     (tmp_path / "plan.json").write_text('{"a": 1}')
@@ -457,13 +457,15 @@ def test_a_folder_that_is_no_hermes_is_not_called_fine(tmp_path: Path) -> None:
         HermesInstall(str(tmp_path), {})
     sidecar(tmp_path / "h", said(*LETTERS))
     for below in ("", "webui", "webui/sessions"):
-        assert HermesInstall(str(tmp_path / "h" / below), {}).look().findings
+        assert HermesInstall(str(tmp_path / "h" / below), {}).diagnose().findings
     os.rename(tmp_path / "h/webui/sessions", tmp_path / "copied")
-    assert [f.code for f in HermesInstall(str(tmp_path / "copied"), {}).look().findings] == ["index_missing"]
+    assert [f.code for f in HermesInstall(str(tmp_path / "copied"), {}).diagnose().findings] == [
+        "index_missing"
+    ]
 
 
 @pytest.mark.parametrize("version", ["31", "'9000'", "'later'", "30.5", "x'ff'"])
-def test_a_schema_that_nobody_knows_is_not_guessed_at(tmp_path: Path, version: str) -> None:
+def test_an_unknown_schema_is_reported(tmp_path: Path, version: str) -> None:
     database(tmp_path, said(*LETTERS))
     db = apsw.Connection(str(tmp_path / "state.db"))
     db.execute(
@@ -475,13 +477,13 @@ def test_a_schema_that_nobody_knows_is_not_guessed_at(tmp_path: Path, version: s
     assert {f.code for f in look(tmp_path).findings if f.subject != "_index.json"} == {"schema_unknown"}
 
 
-def test_of_two_databases_the_one_that_has_messages_is_taken(tmp_path: Path) -> None:
+def test_the_database_with_messages_is_used(tmp_path: Path) -> None:
     database(tmp_path, [])
     database(tmp_path / "profiles/work", said(*LETTERS))
     assert words(mended(tmp_path)) == LETTERS
 
 
-def test_lines_of_another_session_are_not_taken(tmp_path: Path) -> None:
+def test_lines_of_another_session_are_skipped(tmp_path: Path) -> None:
     sidecar(
         tmp_path, said(*LETTERS), active_stream_id="s", pending_user_message="p", pending_started_at=T0 + 50
     )

@@ -96,7 +96,7 @@ def texts(side: sidecars.Sidecar) -> Counter[str]:
 
 @settings(max_examples=300, deadline=None)
 @given(FILE, FILE, st.none() | ROWS, LINES, LINES, st.binary(max_size=3))
-def test_no_install_is_too_odd(
+def test_any_install_is_diagnosed(
     live: bytes | None,
     backup: bytes | None,
     rows: list[dict[str, Any]] | None,
@@ -117,8 +117,8 @@ def test_no_install_is_too_odd(
         if rows is not None:
             database(home, rows)
         install = HermesInstall(str(home), {})
-        seen = install.look()
-        assert seen.fingerprint == install.look().fingerprint
+        seen = install.diagnose()
+        assert seen.fingerprint == install.diagnose().fingerprint
         path = folder / f"{SID}.json"
         before = sidecars.load(str(path))
         steps = [step for step in seen.steps if isinstance(step, FileStep)]
@@ -131,7 +131,7 @@ def test_no_install_is_too_odd(
         if contents and after.state == "whole":
             json.loads(path.read_bytes().decode())
             assert after.head.get("unknown") == before.head.get("unknown") or "unknown" not in before.head
-        again = HermesInstall(str(home), {}).look()
+        again = HermesInstall(str(home), {}).diagnose()
         assert again.plan == [] and not again.steps
         if any(f.code == "shrunken_live" and f.safe for f in seen.findings) and not rows:
             lost = texts(sidecars.load(str(path) + ".bak")) - texts(after)

@@ -57,8 +57,8 @@ def check(made: Made, own: str, hole: Hole, before: dict[str, bytes]) -> None:
 def run(made: Made, holes: dict[str, Hole], folder: dict[str, bool], tmp_path: Path) -> None:
     before = everything(made.path)
     install, home = HermesInstall(str(made.path), {}), Home(str(tmp_path / "home"))
-    seen = install.look()
-    assert HermesInstall(str(made.path), {}).look().fingerprint == seen.fingerprint
+    seen = install.diagnose()
+    assert HermesInstall(str(made.path), {}).diagnose().fingerprint == seen.fingerprint
     assert everything(made.path) == before, "looking changes nothing"
     for own, hole in holes.items():
         assert found(seen, own) == hole.codes, own
@@ -85,14 +85,14 @@ def run(made: Made, holes: dict[str, Hole], folder: dict[str, bool], tmp_path: P
         if holes[own].says is not None and holes[own].codes.get("session_id_mismatch", True)
     }
     assert there <= listed and "ghost" not in listed
-    again = install.look()
+    again = install.diagnose()
     assert again.plan == [] and not again.steps
     assert {(f.code, f.subject) for f in again.findings} == {
         (f.code, f.subject) for f in seen.findings if not f.safe
     }
     operation.undo(home, install, receipt)
     assert content(made.path) == bytes_before
-    assert install.look().fingerprint == seen.fingerprint
+    assert install.diagnose().fingerprint == seen.fingerprint
 
 
 @pytest.mark.parametrize("name", HOLES)
@@ -138,7 +138,7 @@ def test_a_second_hole_in_the_same_session_loses_nothing(layer: str, tmp_path: P
         path = made.folder / "one.json"
         before, bytes_before = said(path), content(made.path)
         install, home = HermesInstall(str(made.path), {}), Home(str(tmp_path / str(number) / "home"))
-        seen = install.look()
+        seen = install.diagnose()
         assert content(made.path) == bytes_before
         if not seen.steps:
             assert not seen.plan
@@ -150,7 +150,7 @@ def test_a_second_hole_in_the_same_session_loses_nothing(layer: str, tmp_path: P
             assert text.replace("\ud83d", "\ufffd") in now, (name, text)
         if (name, layer) not in UNSURE:
             assert not set(hole.never) & set(now), name
-        again = install.look()
+        again = install.diagnose()
         assert again.plan == [] and not again.steps, name
         for name_of in bytes_before:
             if ".tmp." not in name_of:

@@ -71,7 +71,7 @@ def mend(made: Made, home: Home) -> Diagnosis:
     """Look, apply, look again, undo; the files are left as they are after the repair."""
     before, bytes_before = everything(made.path), content(made.path)
     install = HermesInstall(str(made.path), {})
-    seen = install.look()
+    seen = install.diagnose()
     json.dumps(seen.as_json(), allow_nan=False).encode()
     assert everything(made.path) == before
     for path in made.folder.glob("[!_]*.json"):
@@ -82,7 +82,7 @@ def mend(made: Made, home: Home) -> Diagnosis:
     receipt = operation.apply(home, install, seen.fingerprint)
     assert receipt.problems == []
     after = content(made.path)
-    again = install.look()
+    again = install.diagnose()
     assert again.plan == [] and not again.steps
     operation.undo(home, install, receipt)
     assert content(made.path) == bytes_before

@@ -116,7 +116,7 @@ def test_what_any_copy_has_is_there_once_and_in_order(parts: Copies) -> None:
 def check(made: Made, home: Home, path: Path, wanted: list[Any], live: list[Any]) -> None:
     before, bytes_before = everything(made.path), content(made.path)
     install = HermesInstall(str(made.path), {})
-    seen = install.look()
+    seen = install.diagnose()
     assert everything(made.path) == before
     if not seen.steps:
         assert seen.plan == []
@@ -125,7 +125,7 @@ def check(made: Made, home: Home, path: Path, wanted: list[Any], live: list[Any]
         return
     receipt = operation.apply(home, install, seen.fingerprint)
     assert receipt.problems == []
-    again = install.look()
+    again = install.diagnose()
     assert again.plan == [] and not again.steps
     if path.exists():
         side = json.loads(path.read_text(encoding="utf-8"))

@@ -193,7 +193,7 @@ def test_sessions_of_other_surfaces_need_no_sidecar(tmp_path: Path) -> None:
     assert (codes(tmp_path), inspect(tmp_path).sound) == ([], True)
 
 
-def test_undone_rows_are_not_told_but_noted(tmp_path: Path) -> None:
+def test_undone_rows_become_a_notice(tmp_path: Path) -> None:
     rows = said("a", "b", "c", "d")
     rows[2]["active"] = rows[3]["active"] = 0
     database(tmp_path, [*rows, *said("e", "f", start=T0 + 9)])
@@ -201,7 +201,7 @@ def test_undone_rows_are_not_told_but_noted(tmp_path: Path) -> None:
     assert shown(found) == [
         ("user", "a"),
         ("assistant", "b"),
-        ("notice", "undone", "2 messages were taken back"),
+        ("notice", "undone", "the user undid 2 messages"),
         ("user", "e"),
         ("assistant", "f"),
     ]

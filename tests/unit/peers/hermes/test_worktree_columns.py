@@ -46,7 +46,7 @@ def made(path: Path, version: int, **row: Any) -> Made:
 def rebuilt(home: Made, tmp_path: Path) -> dict[str, Any]:
     """The sidecar that the doctor makes."""
     install = HermesInstall(str(home.path), {})
-    seen = install.look()
+    seen = install.diagnose()
     operation.apply(Home(str(tmp_path / "home")), install, seen.fingerprint)
     side: dict[str, Any] = json.loads((home.folder / "s1.json").read_text(encoding="utf-8"))
     return side

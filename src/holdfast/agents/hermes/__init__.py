@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.agents.base import Agent
+from holdfast.agents.base import WORD, Agent
 from holdfast.transcripts.reader import TranscriptReader
 
 
@@ -16,6 +16,7 @@ AGENT = Agent(
     name="hermes",
     title="Hermes",
     aliases=("hermes-agent",),
+    native_id_pattern=WORD,
     protocols=("acp",),  # `hermes-acp`, whose session ids are those of state.db
     history=_history,
 )

@@ -1,0 +1,202 @@
+"""The log of a damaged SQLite file, read in every way there is.
+
+First by SQLite itself: `writable_schema` opens what it else calls malformed (a file that is too short),
+and reading by rowid needs no index; where a page stops it, from both ends and around it. Then from the
+leaf pages, which needs nothing but them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import apsw
+import msgspec
+
+from holdfast import errors, ids
+from holdfast.model.event import Record
+from holdfast.store.sqlite.connection import open_reader
+from holdfast.store.sqlite.pages import LeafRow, PageFile, Value
+from holdfast.store.sqlite.sql import AS_BYTES
+
+LOG = ("n", "seq", "kind", "at", "task", "replayed", "origin", "spool", "last", "body")
+LOG_ROW = 1 + len(LOG)  # with its rowid's place, which is null
+SESSION = ("id", "seq", "agent", "key", "cwd", "host", "title", "created_at", "state")
+SESSION_PLACES = (1, 17, 3, 2, 4, 5, 6, 15, 7)  # of these in a row
+SESSION_ROW = 22
+STEP = 500  # rows read at once
+
+log = logging.getLogger(__name__)
+
+Wanted = Callable[[int, int], bool]  # whether the record of that session and seq is of interest
+
+
+class LostHeader(NamedTuple):
+    """What a session's row says of its beginning, where that record is lost."""
+
+    agent: str | None
+    key: str | None
+    cwd: str | None
+    host: str | None
+    title: str | None
+    created_at: str | None
+    state: str | None
+
+
+class SalvagedRows(msgspec.Struct):
+    """What a damaged file still has: sessions by their number inside it."""
+
+    ids: dict[int, str] = msgspec.field(default_factory=dict)
+    heads: dict[int, int] = msgspec.field(default_factory=dict)  # how many records a session had
+    headers: dict[int, LostHeader] = msgspec.field(default_factory=dict)
+    logs: dict[int, dict[int, Record]] = msgspec.field(default_factory=dict)
+    unreadable: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)  # bodies that are no text
+    whole: bool = True  # SQLite could read every row
+    problem: str | None = None
+
+
+def read_remains(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
+    """All that can be read of the file; `wanted` chooses the records once the sessions are known."""
+    found = SalvagedRows()
+    pages: PageFile | None = None
+    try:
+        db = _open(path)
+        try:
+            for n, *values in _by_rowid(db, "session", "n", SESSION, found):
+                _take_session(found, n, values)
+            rows = _by_rowid(db, "log", "id", LOG, found)
+            _take_records(found, wanted(found), (row[1:] for row in rows))
+        finally:
+            db.close()
+    except (apsw.Error, errors.HoldfastError, UnicodeDecodeError) as problem:
+        found.whole, found.problem = False, str(problem)
+    if found.whole:
+        return found
+    try:
+        pages = PageFile(path)
+        for row in pages.rows():
+            _take_session_leaf(found, row)
+        choose = wanted(found)
+        _take_records(found, choose, (row.values[1:LOG_ROW] for row in pages.rows() if _is_log(row)))
+    except OSError as problem:
+        log.warning("the pages of %s cannot be read: %s", path, problem)
+    finally:
+        if pages is not None:
+            pages.close()
+    return found
+
+
+def _open(path: str) -> apsw.Connection:
+    try:
+        db = open_reader(path)
+    except (errors.HoldfastError, apsw.Error):
+        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    db.execute("pragma writable_schema = on")
+    return db
+
+
+def _by_rowid(
+    db: apsw.Connection, table: str, key: str, columns: Sequence[str], found: SalvagedRows
+) -> Iterator[list[Value]]:
+    """Rows as [rowid, columns...], each once: up from the first, down from the last, then between."""
+    values = ", ".join(AS_BYTES.format(name) for name in columns)
+    text = f"select {key}, {values} from {table} not indexed where {key} between ? and ? order by {key}"
+
+    def part(low: int, high: int, down: bool = False) -> Iterator[list[Value]]:
+        for row in db.execute(text + (" desc" if down else ""), (low, high)):
+            yield list(row)
+
+    low, high = -(1 << 63), (1 << 63) - 1
+    try:
+        for row in part(low, high):
+            yield row
+            low = _number(row[0]) + 1
+        return
+    except apsw.Error as problem:
+        found.whole, found.problem = False, found.problem or str(problem)
+    try:
+        for row in part(low, high, down=True):
+            yield row
+            high = _number(row[0]) - 1
+    except apsw.Error:
+        yield from _between(part, low, high)
+
+
+def _between(part: Callable[[int, int], Iterator[list[Value]]], low: int, high: int) -> Iterator[list[Value]]:
+    """Rows among damaged pages: each half of a range that fails is tried alone."""
+    waiting = [(low, high)] if low > -(1 << 62) and high < 1 << 62 else []
+    while waiting:
+        low, high = waiting.pop()
+        last = low - 1
+        try:
+            for row in part(low, high):
+                yield row
+                last = _number(row[0])
+        except apsw.Error:
+            low = last + 1
+            if low < high:
+                middle = (low + high) // 2
+                waiting += [(middle + 1, high), (low, middle)]
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _take_session(found: SalvagedRows, n: Value, values: Sequence[Value]) -> None:
+    texts = [_text(value) for value in values]
+    name, seq = texts[0] or "", values[1] if len(values) > 1 else None
+    if not isinstance(n, int) or not ids.is_id(name, ids.SESSION) or name in found.ids.values():
+        return
+    found.ids.setdefault(n, name)
+    if isinstance(seq, int) and 0 < seq < 1 << 40:
+        found.heads[n] = seq
+        found.headers[n] = LostHeader(*texts[2:])
+
+
+def _text(value: Value) -> str | None:
+    try:
+        return value.decode() if isinstance(value, bytes) else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _take_session_leaf(found: SalvagedRows, row: LeafRow) -> None:
+    """From a leaf of the table, or of the index on its ids."""
+    values = row.values
+    if row.rowid is not None and len(values) >= SESSION_ROW and values[0] is None:
+        _take_session(found, row.rowid, [values[place] for place in SESSION_PLACES])
+    elif row.rowid is None and len(values) == 2:
+        _take_session(found, values[1], values[:1])
+
+
+def _is_log(row: LeafRow) -> bool:
+    return row.rowid is not None and len(row.values) >= LOG_ROW and row.values[0] is None
+
+
+def _take_records(found: SalvagedRows, wanted: Wanted, rows: Iterator[list[Value]]) -> None:
+    for row in rows:
+        n, seq = row[0], row[1]
+        if not (isinstance(n, int) and isinstance(seq, int)) or not wanted(n, seq):
+            continue
+        if seq in found.logs.get(n, ()):
+            continue  # what was read first is nearer to what SQLite calls committed
+        record = _record(row[1:])
+        if record is not None:
+            found.logs.setdefault(n, {})[seq] = record
+        elif isinstance(row[-1], bytes):
+            found.unreadable.setdefault(n, {}).setdefault(seq, row[-1])
+
+
+def _record(values: Sequence[Value]) -> Record | None:
+    try:
+        seq, kind, at, task, replayed, origin, spool, last, body = [
+            value.decode() if isinstance(value, bytes) else value for value in values
+        ]
+        return msgspec.convert(
+            (seq, kind, at, task, bool(replayed), origin, spool, bool(last), body), Record, strict=True
+        )
+    except (ValueError, msgspec.ValidationError):
+        return None

@@ -1,0 +1,26 @@
+"""Random damage to one copy or both: nothing readable is lost, and what is lost is told.
+
+90 rounds by default; HOLDFAST_TORTURE=10000 sets another number, with seeds of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.crash.support import TORTURE
+from tests.crash.test_kill_loop import run
+
+ROUNDS = max(TORTURE, 90)
+PER_HOME = 30 if ROUNDS < 1000 else 100
+
+
+@pytest.mark.parametrize("number", range(-(-ROUNDS // PER_HOME)))
+def test_an_oracle_agrees_with_every_repair(tmp_path: Path, number: int) -> None:
+    """One copy whole: all is as before. Both damaged: every readable record is back, the loss is told."""
+    seed = number * PER_HOME if not TORTURE else int.from_bytes(os.urandom(4), "big")
+    seen = run("damage_campaign", tmp_path, PER_HOME, seed)
+    assert seen["rounds"] == PER_HOME and seen["records"] > 200 * PER_HOME, seen
+    assert min(seen[f"rounds, {mode}"] for mode in ("database", "mirrors", "both")) >= PER_HOME // 3, seen

@@ -1,0 +1,106 @@
+"""A passing shortage costs no prompt, and the hub says what is lacking."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import resource
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from holdfast.home import Home
+from tests.hub.asking import get
+from tests.hub.running_hub import RunningHub, odd, running
+
+SAY = {"say": "done"}
+QUEUED = 3
+
+
+def until_short(hub: RunningHub, what: str) -> None:
+    found = hub.terminal.until(lambda: (told := get(hub, "/healthz"))["status"] == "short" and told)
+    assert found["shortage"]["what"] == what
+
+
+def test_no_prompt_is_lost_while_no_process_can_be_started(home: Home, tmp_path: Path) -> None:
+    short = tmp_path / "short"
+    short.touch()
+    with running(home, str(tmp_path / "work"), program=odd("short", str(short))) as hub:
+        made = [hub.terminal.detached(SAY) for _ in range(QUEUED)]
+        until_short(hub, "processes")
+        # More tries than a run that fails in itself is given.
+        first = made[0]["session"]
+        hub.terminal.until(lambda: len(given_back(hub, first)) > 3)
+        assert {task["status"] for task in hub.terminal.tasks()} <= {"queued", "running"}
+        short.unlink()
+        for one in made:
+            ended = hub.terminal.ended(one["task"])
+            assert (ended["status"], ended["delivery"]) == ("succeeded", "accepted")
+        assert get(hub, "/healthz")["status"] == "ok"
+
+
+def given_back(hub: RunningHub, session: str) -> list[object]:
+    return [e for e in hub.terminal.log(session) if e["body"].get("code") == "not_launched"]
+
+
+def test_no_prompt_is_lost_while_no_file_can_be_opened(hub: RunningHub) -> None:
+    """The real thing: the limit of the running hub is taken down to what it has open, then given back."""
+    hub.terminal.run(SAY)
+    before = resource.prlimit(hub.pid, resource.RLIMIT_NOFILE)
+    # A connection for each question, and nothing for a launch.
+    scarce = len(os.listdir(f"/proc/{hub.pid}/fd")) + 2
+    resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, (scarce, before[1]))
+    try:
+        made = hub.terminal.detached(SAY)
+        until_short(hub, "files")
+        assert hub.terminal.task(made["task"])["status"] in ("queued", "running")
+    finally:
+        resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, before)
+    assert hub.terminal.ended(made["task"])["status"] == "succeeded"
+
+
+def test_the_limit_of_open_files_is_raised_at_start(home: Home, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, before[1]), before[1]))
+    try:
+        with running(home, str(tmp_path / "work")) as hub:
+            soft, hard = resource.prlimit(hub.pid, resource.RLIMIT_NOFILE)
+            assert soft == hard == before[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_idle_connections_without_a_token_are_closed_first(hub: RunningHub) -> None:
+    place = urlsplit(hub.url)
+    assert place.hostname is not None and place.port is not None
+    with_token = http.client.HTTPConnection(place.hostname, place.port)
+    assert overview(with_token, hub.token) == 200
+    kept = with_token.sock
+    idle = [socket.create_connection((place.hostname, place.port)) for _ in range(200)]
+    try:
+        hub.terminal.until(lambda: sum(map(is_closed, idle)) >= 200 - 64)
+        assert not is_closed(idle[-1]), "the oldest are closed, the newest stay"
+        assert overview(with_token, hub.token) == 200 and with_token.sock is kept
+        assert hub.terminal.run(SAY)["status"] == "succeeded"
+    finally:
+        with_token.close()
+        for one in idle:
+            one.close()
+
+
+def overview(connection: http.client.HTTPConnection, token: str) -> int:
+    connection.request("GET", "/api/overview", headers={"Authorization": f"Bearer {token}"})
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def is_closed(one: socket.socket) -> bool:
+    """Whether the other side has closed it."""
+    one.setblocking(False)
+    try:
+        return one.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
