@@ -66,7 +66,7 @@ async def test_a_thousand_histories(number: int, monkeypatch: pytest.MonkeyPatch
 )
 async def test_a_judge_without_a_row_is_found_out(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tuple(row for row in RULES if row.code != code)
-    monkeypatch.setattr("holdfast.resume.verdict.ROWS", kept)
+    monkeypatch.setattr("holdfast.resume.verdict.RULES", kept)
     with run_support.scratch_home() as home:
         monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
         with pytest.raises((AssertionError, errors.HoldfastError)):
