@@ -19,7 +19,7 @@ from holdfast.store.store import Store
 from holdfast.store.types import CommitResult
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import REPLAY_MARKER
-from holdfast.transcripts.importer import Came, TranscriptImport, adopt_all
+from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, import_sessions
 from holdfast.transcripts.reader import SessionRef
 from tests.support.claude_transcripts import READER, SLUG, Made
 from tests.support.terminal import Terminal
@@ -181,8 +181,8 @@ async def test_those_that_are_adopted_together_do_not_disturb_each_other(store: 
     assert len((await store.sessions()).sessions) == 1
 
 
-async def adopt(store: Store, places: Sequence[SessionRef]) -> list[Came]:
-    return await adopt_all(
+async def adopt(store: Store, places: Sequence[SessionRef]) -> list[ImportOutcome]:
+    return await import_sessions(
         store, READER, places, host="here", protocol=lambda place: None, check_id=lambda place: None
     )
 
