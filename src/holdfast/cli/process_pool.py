@@ -91,7 +91,7 @@ def _hand_out(crew: list[_Hand], numbers: Iterator[int], tell: Tell) -> None:
                     selector.unregister(key.fd)
                     continue
                 if "error" in said:
-                    raise errors.HoldfastError.told(said["error"], said["exit_status"])
+                    raise errors.HoldfastError.from_json(said["error"], said["exit_status"])
                 if "job" in said:
                     tell(said["job"], said["came"])
                 with suppress(ConnectionError):  # it died; how is seen when it is waited for

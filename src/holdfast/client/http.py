@@ -83,7 +83,7 @@ def refusal(status: int, body: bytes) -> errors.HoldfastError:
             problem = known(message, hint=hint)
             problem.facts = facts
             return problem
-    return errors.HoldfastError.told({"code": code, "message": message, "hint": hint, **facts}, 1)
+    return errors.HoldfastError.from_json({"code": code, "message": message, "hint": hint, **facts}, 1)
 
 
 def part(name: str) -> str:
