@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast import ids
 from holdfast.cli import background, common, output
 from holdfast.cli.common import who
-from holdfast.client.discovery import door
+from holdfast.client.discovery import find_hub
 from holdfast.errors import HubGone, StoreBusy
 
 if TYPE_CHECKING:
-    from holdfast.client.client import Hub
+    from holdfast.client.client import HubClient
     from holdfast.home import Home
     from holdfast.store.location import Location
 
 if TYPE_CHECKING:
-    from holdfast.client.client import Hub
+    from holdfast.client.client import HubClient
 
 T = TypeVar("T")
 
 
-def handed(home: Home, location: Location, call: Callable[[Hub], T], instead: Callable[[], T]) -> T:
+def handed(home: Home, location: Location, call: Callable[[HubClient], T], instead: Callable[[], T]) -> T:
     """What the hub answers; where none runs, or it goes while we ask, what is done `instead`.
 
     It may have heard us before it went, so both must be fit to be done after the other.
     """
-    if door(home, location) is None:
+    if find_hub(home, location) is None:
         return instead()
-    from holdfast.client.client import Hub
+    from holdfast.client.client import HubClient
 
-    hub = Hub.of(home, location, who())
+    hub = HubClient.of(home, location, who())
     if hub is None:
         return instead()
     try:
@@ -91,7 +91,7 @@ def send(given: argparse.Namespace, **wish: Any) -> int:
     return 0
 
 
-def _over(hub: Hub, wish: dict[str, Any]) -> dict[str, Any]:
+def _over(hub: HubClient, wish: dict[str, Any]) -> dict[str, Any]:
     """Hand a wish over to the hub, which is somewhere else."""
     how = wish.get("how")
     if how is not None:

@@ -10,17 +10,17 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from holdfast import errors
-from holdfast.client.discovery import Door
+from holdfast.client.discovery import HubAddress
 
 TIMEOUT_S = 60.0
 
 Query = Mapping[str, Any]
 
 
-class Wire:
+class HubConnection:
     """The way to one hub."""
 
-    def __init__(self, door: Door, by: str = ""):
+    def __init__(self, door: HubAddress, by: str = ""):
         self.door = door
         self._by = by
 
@@ -62,7 +62,7 @@ class Wire:
             line.request(method, _address(path, query), body=body, headers=told)
             answer = line.getresponse()
             if answer.status >= 400:
-                raise refusal(answer.status, answer.read())
+                raise error_from_response(answer.status, answer.read())
             yield answer
         except (OSError, HTTPException) as problem:
             raise errors.HubGone(f"the hub at {self.door.url} does not answer: {problem!r}") from None
@@ -70,7 +70,7 @@ class Wire:
             line.close()
 
 
-def refusal(status: int, body: bytes) -> errors.HoldfastError:
+def error_from_response(status: int, body: bytes) -> errors.HoldfastError:
     """The error that a problem document tells of."""
     try:
         told = json.loads(body)
@@ -86,7 +86,7 @@ def refusal(status: int, body: bytes) -> errors.HoldfastError:
     return errors.HoldfastError.told({"code": code, "message": message, "hint": hint, **facts}, 1)
 
 
-def part(name: str) -> str:
+def path_segment(name: str) -> str:
     """A name as one part of an address."""
     return quote(name, safe="")
 

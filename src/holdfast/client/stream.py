@@ -8,11 +8,11 @@ from http.client import HTTPException
 from typing import Any, NamedTuple
 
 from holdfast import errors
-from holdfast.client.discovery import Door
-from holdfast.client.http import Wire
+from holdfast.client.discovery import HubAddress
+from holdfast.client.http import HubConnection
 
 
-class Message(NamedTuple):
+class StreamMessage(NamedTuple):
     """One message of a stream: `event`, `partial`, `gap` or `closing`; "" where only a cursor was told."""
 
     name: str
@@ -20,19 +20,19 @@ class Message(NamedTuple):
     data: dict[str, Any]
 
 
-class Frames:
+class SseParser:
     """Puts messages together; a comment is none, and what is not whole waits for the rest."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, piece: bytes) -> list[Message]:
+    def feed(self, piece: bytes) -> list[StreamMessage]:
         """The messages that are whole with this piece."""
         *whole, self._rest = (self._rest + piece).replace(b"\r\n", b"\n").split(b"\n\n")
         return [found for text in whole if (found := _message(text)) is not None]
 
 
-def _message(text: bytes) -> Message | None:
+def _message(text: bytes) -> StreamMessage | None:
     import json
 
     name, cursor, data = "message", None, []
@@ -47,8 +47,8 @@ def _message(text: bytes) -> Message | None:
             case b"data":
                 data.append(value)
     if data:
-        return Message(name, cursor, json.loads(b"\n".join(data)))
-    return None if cursor is None else Message("", cursor, {})
+        return StreamMessage(name, cursor, json.loads(b"\n".join(data)))
+    return None if cursor is None else StreamMessage("", cursor, {})
 
 
 # --- A stream that goes on where it was when the connection, or the hub, was gone for a while.
@@ -59,8 +59,8 @@ MAX_PAUSE_S = 2.0
 
 
 def follow(
-    look: Callable[[], Door | None], path: str, after: str | None, patience_s: float
-) -> Iterator[Message]:
+    look: Callable[[], HubAddress | None], path: str, after: str | None, patience_s: float
+) -> Iterator[StreamMessage]:
     """Messages, each event once and in order; HubGone when no hub was there for `patience_s`.
 
     A `gap` says that the hub could not go on from where we were. What comes then is from the start, or from
@@ -87,14 +87,14 @@ def follow(
 
 
 def _connection(
-    look: Callable[[], Door | None], path: str, after: str | None, last: str | None
-) -> Iterator[Message | None]:
+    look: Callable[[], HubAddress | None], path: str, after: str | None, last: str | None
+) -> Iterator[StreamMessage | None]:
     """The messages of one connection, and None for each sign of life between them, until it ends."""
     door = look()
     if door is None:
         raise errors.HubGone("no hub runs there")
-    frames = Frames()
-    with Wire(door).listening(path, {"after": after}, last, QUIET_S) as stream:
+    frames = SseParser()
+    with HubConnection(door).listening(path, {"after": after}, last, QUIET_S) as stream:
         while True:
             try:
                 piece = stream.read1(65536)

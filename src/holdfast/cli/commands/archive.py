@@ -16,7 +16,7 @@ from holdfast.model.session import Session
 from holdfast.store.store import BaseStore
 
 if TYPE_CHECKING:
-    from holdfast.client.client import Hub
+    from holdfast.client.client import HubClient
 
 S = TypeVar("S")
 
@@ -27,7 +27,7 @@ class Verb(NamedTuple):
     about: str
     reasoned: bool
     change: Callable[[BaseStore, str, str, str], Awaitable[Session]]  # store, session, by, reason
-    over: Callable[[Hub, str, str], Any]  # the same by a hub: session, reason
+    over: Callable[[HubClient, str, str], Any]  # the same by a hub: session, reason
     told: str
 
 

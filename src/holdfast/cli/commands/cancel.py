@@ -11,7 +11,7 @@ from holdfast.cli.common import who
 from holdfast.cli.open_store import changing
 
 if TYPE_CHECKING:
-    from holdfast.client.client import Hub
+    from holdfast.client.client import HubClient
     from holdfast.home import Home
     from holdfast.store.location import Location
 
@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
 def cancel(home: Home, location: Location, name: str, by: str, *, twice: bool = False) -> tuple[str, str]:
     """Ask a task to stop, whoever drives it; one that has not begun is cancelled at once."""
 
-    def over(hub: Hub) -> tuple[str, str]:
+    def over(hub: HubClient) -> tuple[str, str]:
         told = hub.cancel(name, now=twice)
         return told["id"], told["status"]
 

@@ -11,7 +11,7 @@ from holdfast.store import reads
 from holdfast.store.readonly import ask
 
 if TYPE_CHECKING:
-    from holdfast.client.client import Hub
+    from holdfast.client.client import HubClient
     from holdfast.store.sql import Sql
 
 ACTIONS = ("record", "revoke", "reinstate")
@@ -68,7 +68,7 @@ def _changed(given: argparse.Namespace) -> dict[str, Any]:
     return send.handed(*common.place(given), lambda hub: _over(hub, given), lambda: _here(given))
 
 
-def _over(hub: Hub, given: argparse.Namespace) -> dict[str, Any]:
+def _over(hub: HubClient, given: argparse.Namespace) -> dict[str, Any]:
     if given.action == "record":
         return hub.record_token(given.session, given.native_id, protocol=given.protocol)
     call = hub.revoke_token if given.action == "revoke" else hub.reinstate_token

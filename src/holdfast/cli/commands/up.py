@@ -34,7 +34,7 @@ def run(given: argparse.Namespace) -> int:
     import uvloop
 
     from holdfast import config, settings
-    from holdfast.client.discovery import door as door_of
+    from holdfast.client.discovery import find_hub as door_of
     from holdfast.forges import settings as forges
     from holdfast.hub.lifecycle import live
 
