@@ -26,7 +26,7 @@ from holdfast.claude_sdk.sdk_session import LONGEST_SUMMARY
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import decode, encode
 from holdfast.store.store import BaseStore
-from holdfast.transcripts.importer import past_of
+from holdfast.transcripts.importer import load_known_events
 from tests.conftest import Opener
 from tests.support.store_model import log_of
 
@@ -304,6 +304,6 @@ async def test_a_replay_of_the_transcript_itself_adds_nothing_that_was_said(
     session = (await store.sessions()).sessions[0]
     reader = ClaudeReader()
     (place,) = reader.find(str(tmp_path), str(path))
-    known = await past_of(store, session.id, reader)
+    known = await load_known_events(store, session.id, reader)
     assert list(known.missing(reader.events(place))) == []
     assert await sessions.load(KEY) == chain

@@ -15,7 +15,7 @@ from holdfast.model.session import Link, Session
 from holdfast.model.task import Task, WaitingFor
 from holdfast.process import identity
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 from tests.conftest import Opener
 
 NOTE = NewEvent("notice", {"text": "resume=<none>: because", "code": "not_resumed"})
@@ -34,7 +34,12 @@ def into(session: str, prompt: str = "go", **more: Any) -> Dispatch:
 
 def instead_of(old: Session, **more: Any) -> Dispatch:
     create = Create(agent="demo", key="k", cwd="/w", link=Link(old.id, "fresh"))
-    given = {"create": create, "replaces": Replacing(old.id, "ann", "it goes on"), "events": (NOTE,), **more}
+    given = {
+        "create": create,
+        "replaces": SessionReplacement(old.id, "ann", "it goes on"),
+        "events": (NOTE,),
+        **more,
+    }
     return Dispatch(ids.new(ids.SESSION), "go", {}, **given)
 
 
@@ -84,7 +89,7 @@ async def test_what_waits_goes_along_in_order(store: BaseStore) -> None:
     waiting = [await store.enqueue(old.id, f"waits {n}", options={"n": n}) for n in range(3)]
     wait = SetStatus(status="waiting", waiting_for=WaitingFor("owner", "busy", timestamps.now()))
     await store.commit(Commit(old.id, [wait], task=waiting[0].id))
-    moving = Replacing(old.id, "holdfast", "it goes on", (first.id, first.generation))
+    moving = SessionReplacement(old.id, "holdfast", "it goes on", (first.id, first.generation))
     task = await store.dispatch(instead_of(old, replaces=moving, retry_of=first.id))
     left = await store.tasks(session=old.id)
     assert [t.status for t in left] == ["cancelled"] * 4
@@ -101,7 +106,7 @@ async def test_one_that_has_another_owner_by_now_is_not_moved(store: BaseStore) 
     old = await thread(store)
     running = await claimed(store, await store.enqueue(old.id, "go"))
     for generation in (running.generation - 1, running.generation):
-        stale = Replacing(old.id, "holdfast", "on", (running.id, generation))
+        stale = SessionReplacement(old.id, "holdfast", "on", (running.id, generation))
         with pytest.raises(errors.StaleGeneration):
             await store.dispatch(instead_of(old, replaces=stale))
     assert (await store.session(old.id)).state == "live" and len(await store.tasks()) == 1
@@ -124,7 +129,7 @@ async def test_what_is_refused_leaves_the_old_one_as_it_was(store: BaseStore, sp
     with pytest.raises((errors.BadInput, errors.Refused, errors.NotFound)):
         await store.dispatch(instead_of(old, **spoilt))
     with pytest.raises(errors.BadInput):
-        await store.dispatch(instead_of(old, replaces=Replacing(old.id, "a\0", "why")))
+        await store.dispatch(instead_of(old, replaces=SessionReplacement(old.id, "a\0", "why")))
     assert await store.session(old.id) == old and await store.tasks() == []
 
 

@@ -13,7 +13,7 @@ from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import BODY_HAS, NewEvent
 from holdfast.model.task import Task
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Committed
+from holdfast.store.types import CommitResult
 from tests.conftest import Opener
 from tests.support.store_model import OWNER, log_of, nothing_changes, origin, said
 
@@ -54,7 +54,14 @@ async def test_commits_that_are_handed_in_together_are_taken_or_refused_each_by_
     ]
     answers = await store.commit_all(given)
     kinds = [type(answer) for answer in answers]
-    assert kinds == [Committed, errors.BadInput, errors.NotFound, Committed, Committed, errors.BadInput]
+    assert kinds == [
+        CommitResult,
+        errors.BadInput,
+        errors.NotFound,
+        CommitResult,
+        CommitResult,
+        errors.BadInput,
+    ]
     logs = [await log_of(store, session.id) for session in (first, second)]
     assert [[e.body.get("text") for e in log[1:]] for log in logs] == [["a", "e"], ["d"]]
     assert await store.commit_all([]) == []

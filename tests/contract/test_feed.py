@@ -15,7 +15,7 @@ from holdfast.model.commit import Commit
 from holdfast.store.location import Location
 from holdfast.store.mirror.writer import QUIET_S
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Change, Changes
+from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage
 from tests.conftest import Opener
 from tests.support.store_model import log_of, said, whole_log
 
@@ -38,13 +38,13 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def texts(changes: list[Change]) -> list[str]:
+def texts(changes: list[ChangeFeedEntry]) -> list[str]:
     return [change.event.body["text"] for change in changes if change.event.kind == "user"]
 
 
-async def heard(feed: AsyncIterator[Changes], count: int) -> tuple[list[Change], str]:
+async def heard(feed: AsyncIterator[ChangeFeedPage], count: int) -> tuple[list[ChangeFeedEntry], str]:
     """Follow until so many events of conversation came; they, and where to go on."""
-    found: list[Change] = []
+    found: list[ChangeFeedEntry] = []
     async with asyncio.timeout(20):
         async for news in feed:
             found += news.changes
@@ -53,7 +53,7 @@ async def heard(feed: AsyncIterator[Changes], count: int) -> tuple[list[Change],
     raise AssertionError("a feed has no end")
 
 
-async def done(feed: AsyncIterator[Changes]) -> None:
+async def done(feed: AsyncIterator[ChangeFeedPage]) -> None:
     await feed.aclose()  # type: ignore[attr-defined]
 
 
@@ -73,9 +73,9 @@ async def test_changes_come_in_commit_order_over_all_sessions(store: BaseStore, 
 async def test_a_cursor_goes_on_where_it_left(store: BaseStore) -> None:
     session = (await store.create_session("claude")).id
     start = await store.cursor()
-    assert await store.changes(start) == Changes([], start, False, False)
+    assert await store.changes(start) == ChangeFeedPage([], start, False, False)
     await store.commit(Commit(session, [said(str(i)) for i in range(7)]))
-    found: list[Change] = []
+    found: list[ChangeFeedEntry] = []
     cursor, more = start, True
     while more:
         page = await store.changes(cursor, limit=3)
@@ -166,7 +166,7 @@ async def test_a_follower_that_comes_back_has_missed_nothing(store: BaseStore, o
         stop.set()
 
     writing = asyncio.create_task(write())
-    found: list[Change] = []
+    found: list[ChangeFeedEntry] = []
     while len(found) < 60:
         feed = store.follow(cursor)
         news, cursor = await heard(feed, 1)
@@ -193,7 +193,7 @@ async def test_what_is_written_just_after_a_look_is_heard(
 
             async def look_and_be_late(
                 after: str | None, pending: list[Commit] = pending, writer: BaseStore = writer
-            ) -> Changes:
+            ) -> ChangeFeedPage:
                 found = await look(after)
                 if pending:
                     await writer.commit(pending.pop())

@@ -16,10 +16,10 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.store.location import Location
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Committed
+from holdfast.store.types import CommitResult
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import REPLAY_MARKER
-from holdfast.transcripts.importer import Came, TranscriptImport, adopt_all
+from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, import_sessions
 from holdfast.transcripts.reader import SessionRef
 from tests.support.claude_transcripts import READER, SLUG, Made
 from tests.support.terminal import Terminal
@@ -183,8 +183,8 @@ async def test_those_that_are_adopted_together_do_not_disturb_each_other(
     assert len((await store.sessions()).sessions) == 1
 
 
-async def adopt(store: BaseStore, places: Sequence[SessionRef]) -> list[Came]:
-    return await adopt_all(
+async def adopt(store: BaseStore, places: Sequence[SessionRef]) -> list[ImportOutcome]:
+    return await import_sessions(
         store, READER, places, host="here", protocol=lambda place: None, check_id=lambda place: None
     )
 
@@ -196,11 +196,11 @@ class Dying:
         self._left = at
         self._commit = store.commit
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         self._left -= 1
         if not self._left:
             raise Cut
         return await self._commit(commit)
 
-    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | HoldfastError]:
+    async def commit_all(self, commits: Sequence[Commit]) -> list[CommitResult | HoldfastError]:
         return [await self.commit(commit) for commit in commits]

@@ -20,7 +20,7 @@ from holdfast.resume.log_evidence import touched
 from holdfast.resume.verdict import judge
 from holdfast.runner import sessions
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Committed
+from holdfast.store.types import CommitResult
 from tests.conftest import REGISTRY
 
 MANY = 1200
@@ -47,7 +47,7 @@ async def long_thread(store: BaseStore) -> Session:
         source = {"source": {"forge": "f", "delivery": f"d{number}"}}
         queue = QueueTask(prompt=f"p{number}", options=source)
         commits.append(Commit(made.id, [queue, cancel], task=ids.new(ids.TASK)))
-    assert all(isinstance(done, Committed) for done in await store.commit_all(commits))
+    assert all(isinstance(done, CommitResult) for done in await store.commit_all(commits))
     return await store.session(made.id)
 
 

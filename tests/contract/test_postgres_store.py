@@ -17,7 +17,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
 from holdfast.store import reads
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.postgres import connection, migrations
 from holdfast.store.postgres.connection import parse
 from holdfast.store.postgres.readonly import ask_once
@@ -173,9 +173,9 @@ async def test_a_commit_waits_for_the_disk_whatever_the_default(hub: Hub, postgr
     store = await hub(with_option(postgres_url, "synchronous_commit%3Doff"))
     found: list[Any] = []
 
-    async def operation(sql: Sql) -> Outcome:
+    async def operation(sql: Sql) -> OperationResult:
         found.extend(await (await sql._db.execute("show synchronous_commit")).fetchall())  # type: ignore[attr-defined]
-        return Outcome(None)
+        return OperationResult(None)
 
     await store.transact(operation)
     assert found == [("on",)]
@@ -207,8 +207,8 @@ async def test_a_lock_that_another_holds_is_busy(
 async def test_a_text_that_no_row_can_hold_is_refused_alone(hub: Hub, odd: str) -> None:
     store = await hub()
 
-    async def operation(sql: Sql) -> Outcome:
-        return Outcome(await sql.rows("live_key", key=odd))
+    async def operation(sql: Sql) -> OperationResult:
+        return OperationResult(await sql.rows("live_key", key=odd))
 
     with pytest.raises(errors.UnstorableText):
         await store.query(operation)
@@ -222,12 +222,12 @@ async def test_an_operation_that_fails_fails_alone(hub: Hub, postgres_url: str) 
     store = await hub()
     session = (await store.create_session("claude")).id
 
-    async def wrong(sql: Sql) -> Outcome:
+    async def wrong(sql: Sql) -> OperationResult:
         await sql.run("put_metadata", n=1, metadata="{}")
         await sql.run("put_metadata", n=1, metadata=None)
-        return Outcome(None)
+        return OperationResult(None)
 
-    async def late(sql: Sql) -> Outcome:
+    async def late(sql: Sql) -> OperationResult:
         await sql.run("put_metadata", n=1, metadata='{"late": 1}')
         raise errors.Refused("after it had written")
 
@@ -240,7 +240,7 @@ async def test_an_operation_that_fails_fails_alone(hub: Hub, postgres_url: str) 
         return_exceptions=True,
     )
     kinds = [type(r).__name__ for r in results]
-    assert kinds == ["Committed", "StoreUnreadable", "Committed", "RuntimeError", "Committed"]
+    assert kinds == ["CommitResult", "StoreUnreadable", "CommitResult", "RuntimeError", "CommitResult"]
     assert await texts(store, session) == ["one", "two", "three"]
     assert (await store.session(session)).metadata == {}
 

@@ -262,7 +262,7 @@ def test_links_of_pull_requests_are_noted_on_the_task(terminal: Terminal) -> Non
 @pytest.mark.parametrize(
     ("words", "config", "status", "said"),
     [
-        (["-a", "nobody", "x"], "", 3, "no agent called"),
+        (["-a", "nobody", "x"], "", 3, "no agent named"),
         (["-a", "codex", "x"], "", 10, "not installed"),
         (["-a", "hermes", "x"], "", 10, "cannot be run"),
         (["x"], "", 2, "which agent"),

@@ -22,7 +22,7 @@ from holdfast.model.task import Owner
 from holdfast.recovery.findings import Report
 from holdfast.recovery.heal import open_healed
 from holdfast.recovery.restore import load_view
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.sql import Sql
@@ -223,8 +223,8 @@ async def healed_once(location: Location, home: Home, deep: bool = False) -> tup
 async def seal_as(store: BaseStore, session: str, seal: str | None) -> None:
     """Let the database believe that it sealed the mirror so: the last time before a crash."""
 
-    async def operation(sql: Sql) -> Outcome:
-        return Outcome(await sql.run("put_seal", id=session, seal=seal))
+    async def operation(sql: Sql) -> OperationResult:
+        return OperationResult(await sql.run("put_seal", id=session, seal=seal))
 
     await store.transact(operation)
 

@@ -24,7 +24,7 @@ from holdfast.model.token import Token
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.store import BaseStore
-from holdfast.store.types import Change
+from holdfast.store.types import ChangeFeedEntry
 from tests.conftest import REGISTRY
 
 OWNER = Owner(host="here", pid=7, started=12.5, boot="boot-1")
@@ -49,9 +49,9 @@ async def log_of(store: BaseStore, session: str) -> list[Event]:
     return found
 
 
-async def whole_log(store: BaseStore) -> list[Change]:
+async def whole_log(store: BaseStore) -> list[ChangeFeedEntry]:
     """All records of all sessions, in commit order."""
-    found: list[Change] = []
+    found: list[ChangeFeedEntry] = []
     cursor: str | None = None
     while True:
         page = await store.changes(cursor)

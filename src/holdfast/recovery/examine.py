@@ -15,7 +15,7 @@ from holdfast.recovery.findings import Finding
 from holdfast.recovery.merge import Difference, altered, content, counted, lost_in_words, ranges
 from holdfast.recovery.restore import fold_log, load_view
 from holdfast.recovery.survey import ENDING, UNKNOWN, Sight, Survey, survey, unreadable
-from holdfast.store.mirror.compare import Position, compare
+from holdfast.store.mirror.compare import MirrorPosition, compare
 from holdfast.store.mirror.files import seal
 from holdfast.store.sql import Row, Sql
 
@@ -117,7 +117,7 @@ class Contrast(NamedTuple):
     altered: list[int]  # those of the differences that were altered in the database
 
 
-async def contrast(sql: Sql, head: Head, path: str, level: Position) -> Contrast:
+async def contrast(sql: Sql, head: Head, path: str, level: MirrorPosition) -> Contrast:
     """Read on where the two part; the mirror decides where its checksums hold."""
     damage: str | None = None
     differences: dict[int, Difference] = {}
@@ -148,7 +148,9 @@ async def contrast(sql: Sql, head: Head, path: str, level: Position) -> Contrast
     return Contrast(damage, differences, unproven, beyond, joined, agreed, wrong)
 
 
-async def _parting(sql: Sql, head: Head, sight: Sight, level: Position) -> tuple[Parting, dict[str, Any]]:
+async def _parting(
+    sql: Sql, head: Head, sight: Sight, level: MirrorPosition
+) -> tuple[Parting, dict[str, Any]]:
     """What a mirror holds from the byte on where it parts from the log."""
     found = await contrast(sql, head, sight.path, level)
     damage, beyond, wrong = found.damage, found.beyond, found.altered

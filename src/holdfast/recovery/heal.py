@@ -24,7 +24,7 @@ from holdfast.recovery.restore import order_queue
 from holdfast.recovery.salvage import salvage
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles, seal
-from holdfast.store.mirror.writer import Seal, put_seals
+from holdfast.store.mirror.writer import MirrorSeal, put_seals
 from holdfast.store.open import open_store
 from holdfast.store.store import BaseStore
 
@@ -137,7 +137,7 @@ async def heal(
     done, problems = await mend(store, home, looked.findings, progress, salvaging=salvaging)
     if looked.unsealed:
         sealed = await store.with_mirrors(lambda files: _synced(files, looked.unsealed))
-        await store.transact(lambda sql: put_seals(sql, [Seal(*each) for each in sealed or []]))
+        await store.transact(lambda sql: put_seals(sql, [MirrorSeal(*each) for each in sealed or []]))
     return _report(
         sessions=looked.sessions + sum(d.code in CAME_BACK for d in done),
         compared=looked.compared,

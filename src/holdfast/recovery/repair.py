@@ -22,7 +22,7 @@ from holdfast.recovery.examine import Contrast, Head, contrast
 from holdfast.recovery.findings import Done, Finding, signature
 from holdfast.recovery.merge import counted, lost_in_words, ranges, with_beginning
 from holdfast.recovery.restore import adopt, put_right, refold
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.mirror import format
 from holdfast.store.mirror.compare import compare, pages
 from holdfast.store.mirror.files import MirrorFiles, remove_tombstone, write_tombstone
@@ -413,8 +413,8 @@ async def _adopt_file(
 async def touch(store: BaseStore, session: str) -> None:
     """Let the keeper look at a mirror again."""
 
-    async def nothing(sql: Sql) -> Outcome:
-        return Outcome(None, session)
+    async def nothing(sql: Sql) -> OperationResult:
+        return OperationResult(None, session)
 
     await store.transact(nothing)
 

@@ -17,7 +17,7 @@ from holdfast.recovery.merge import MergedLog, content, counted, lost_in_words, 
 from holdfast.recovery.restore import adopt
 from holdfast.store.mirror import format
 from holdfast.store.sql import Sql
-from holdfast.store.sqlite.damaged import LostHeader, Remains, Wanted, read_remains
+from holdfast.store.sqlite.damaged import LostHeader, SalvagedRows, Wanted, read_remains
 from holdfast.store.store import BaseStore
 
 JOINT = 2  # records that both copies have, by which it is seen whether they tell the same story
@@ -33,7 +33,7 @@ async def salvage(store: BaseStore, home: Home, path: str) -> list[Done]:
         return []
     have = {row[1]: row[3] for row in await store.query(lambda sql: sql.rows("heads"))}
 
-    def wanted(found: Remains) -> Wanted:
+    def wanted(found: SalvagedRows) -> Wanted:
         ends = {n: have.get(session, 0) for n, session in found.ids.items()}
         return lambda n, seq: seq > ends.get(n, 0) - JOINT
 
@@ -77,7 +77,7 @@ def _done(session: str, recovered: int, lost: list[int], path: str) -> Done:
 
 
 async def _merged(
-    store: BaseStore, home: Home, remains: Remains, n: int, session: str, have: int
+    store: BaseStore, home: Home, remains: SalvagedRows, n: int, session: str, have: int
 ) -> MergedLog:
     logged = {seq: r for seq, r in remains.logs.get(n, {}).items() if _is_record(session, r)}
     raw = {seq: data for seq, data in remains.unreadable.get(n, {}).items() if seq not in logged}
@@ -122,7 +122,9 @@ def _pieces(home: Home, session: str) -> list[mirror_reader.Piece]:
     return []
 
 
-async def _names(store: BaseStore, home: Home, remains: Remains, have: Mapping[str, int]) -> dict[int, str]:
+async def _names(
+    store: BaseStore, home: Home, remains: SalvagedRows, have: Mapping[str, int]
+) -> dict[int, str]:
     """Sessions by number. One whose id or number is damaged is known by a record that another copy has."""
     mirrored = {*have, *_mirrored(home)}
     strangers = sorted(mirrored - set(remains.ids.values()))  # of which the database has no readable id

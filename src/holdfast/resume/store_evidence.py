@@ -82,9 +82,11 @@ def _look(
     shown: Sequence[Event],
     cut: str | None,
 ) -> Seen:
-    from holdfast.transcripts.inspect import examine  # late: a session's first task has no past to look at
+    from holdfast.transcripts.inspect import (
+        inspect_session,
+    )  # late: a session's first task has no past to look at
 
-    found = examine(reader, root, native_id, home)
+    found = inspect_session(reader, root, native_id, home)
     problems = [problem for problem in found.problems if problem.code not in (OWNER, TOOLS)]
     owners, tools = _processes(found.problems, OWNER), _processes(found.problems, TOOLS)
     alive = len(problems) < len(found.problems)

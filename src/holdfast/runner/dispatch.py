@@ -28,7 +28,7 @@ from holdfast.runner.context import Context, header
 from holdfast.runner.waiting import LEFTOVERS
 from holdfast.runner.worker import WORKER
 from holdfast.settings import Leftovers
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 from holdfast.store.writes import same
 
 How = Literal["resume", "fork", "fresh", "anyway"]
@@ -240,7 +240,7 @@ class _Dispatcher:
         replaces = None
         if archived.holder is not None:
             reason = f"{self._by} took the key {archived.key} back for session {self._session.id}"
-            replaces = Replacing(archived.holder, self._by, header(reason, replacement.REASON))
+            replaces = SessionReplacement(archived.holder, self._by, header(reason, replacement.REASON))
             events = (*events, judging.key_taken_back(self._by, str(archived.key), archived.holder))
         return await self._context.store.dispatch(
             Dispatch(

@@ -116,7 +116,7 @@ async def ask(
     """
     if native_id is None or agent.history is None:
         return Told(list(rest))
-    known = await importer.past_of(context.store, task.session, agent.history())
+    known = await importer.load_known_events(context.store, task.session, agent.history())
     for entry in rest:
         if isinstance(entry, NewEvent) and not _is_interrupted(entry):
             known.add(entry)
@@ -138,7 +138,7 @@ async def _ask(
     events = await asyncio.to_thread(lambda: list(islice(known.missing(reader.events(place)), MANY + 1)))
     entries = merge(rest, events[:MANY])
     if any(isinstance(entry, NewEvent) and entry.replayed for entry in entries):
-        entries.append(importer.border(place))
+        entries.append(importer.replay_marker(place))
     took = any(
         event.kind == "user" and task.prompt.strip() in str(event.body.get("text")) for event in events
     )

@@ -11,7 +11,7 @@ from holdfast.model.session import Link, Session, Worktree
 from holdfast.resume.verdict import Verdict, told
 from holdfast.runner import sessions
 from holdfast.runner.context import header
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 
 REASON = 500  # characters of the reasons in the note of the session that was put away
 
@@ -97,7 +97,7 @@ def _instead(
 ) -> Dispatch:
     """The same in the place of the old session, if that is still as it was judged; the log says why."""
     note = header(f"it goes on in session {begun.session}: {told(found)}", REASON)
-    replacing = Replacing(old.id, by, note, moved)
+    replacing = SessionReplacement(old.id, by, note, moved)
     return begun._replace(replaces=replacing, seen=seen, events=(sessions.warning(found),))
 
 

@@ -17,7 +17,7 @@ from holdfast import durable_io, errors, shortage, timestamps
 from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
-from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, Task, Turn
+from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, QueueEntry, Task
 from holdfast.process import identity
 from holdfast.resume.environment import Process
 from holdfast.runner import finish, launch, sessions
@@ -214,7 +214,7 @@ class Worker:
             # Together, so that the claims are one transaction; they are handed in in order.
             await asyncio.gather(*[self._start(turn) for turn in starting])
 
-    def _startable(self, turns: list[Turn], held: Collection[str]) -> list[str]:
+    def _startable(self, turns: list[QueueEntry], held: Collection[str]) -> list[str]:
         here = [turn for turn in turns if self._context.node.owns(turn.host)]
         active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
         pending = [_waiting(turn) for turn in here if turn.status in PENDING]
@@ -224,7 +224,7 @@ class Worker:
 
     # --- judging before the claim: what has to wait takes no slot
 
-    async def _judge(self, turns: list[Turn], ours: set[str]) -> None:
+    async def _judge(self, turns: list[QueueEntry], ours: set[str]) -> None:
         """Begin to judge the tasks that have their turn, and those whose wait may be over."""
         now = time.monotonic()
         self._cleared = {
@@ -314,7 +314,7 @@ class Worker:
                 text = f"Holdfast could not judge this task: {type(problem).__name__}: {problem}"
                 await self._refuse(await self._store.task(name), errors.HoldfastError(text))
 
-    def _is_ours(self, turn: Turn) -> bool:
+    def _is_ours(self, turn: QueueEntry) -> bool:
         """Whether this worker may start it: one that another living worker queued is that one's."""
         if not self._context.node.owns(turn.host):
             return False
@@ -323,14 +323,14 @@ class Worker:
             return True
         return self._is_alive(owner, turn) is False
 
-    async def _start(self, turn: Turn) -> None:
+    async def _start(self, turn: QueueEntry) -> None:
         try:
             task = await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
         except errors.Refused:  # taken by another, archived, or its conversation is driven elsewhere
             return
         await self._run(task.id, self._cleared.pop(turn.task, None))
 
-    async def _adopt(self, turns: list[Turn]) -> None:
+    async def _adopt(self, turns: list[QueueEntry]) -> None:
         for turn in turns:
             if turn.task in self._runs and turn.status == "unreachable":
                 await self._reached(turn)
@@ -349,7 +349,7 @@ class Worker:
                     await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
                     await self._run(turn.task)
 
-    def _is_alive(self, owner: Owner, turn: Turn) -> bool | None:
+    def _is_alive(self, owner: Owner, turn: QueueEntry) -> bool | None:
         """Whether an owner still runs; None if that cannot be seen from here: unknown is not dead."""
         has_spool = os.path.isdir(self._context.home.task(turn.task))
         if not self._context.node.runs_here(owner.host, has_spool=has_spool):
@@ -362,7 +362,7 @@ class Worker:
             return None
         return False
 
-    async def _disown(self, turn: Turn) -> None:
+    async def _disown(self, turn: QueueEntry) -> None:
         """A task that ran when this home was copied: the original has its agent, this copy only its log."""
         if not self._context.node.private:
             return
@@ -372,7 +372,7 @@ class Worker:
             event = NewEvent("notice", {"text": text, "code": "copied_home"})
             await self._store.commit(refusal(task, "interrupted", text, [event], {}))
 
-    async def _doubt(self, turn: Turn) -> None:
+    async def _doubt(self, turn: QueueEntry) -> None:
         """A node that does not answer makes its tasks unreachable: unknown is not dead."""
         if turn.status == "running" and _is_expired(turn):
             with suppress(errors.Refused):
@@ -381,7 +381,7 @@ class Worker:
                     turn.task, "unreachable", generation=turn.generation, reason=reason
                 )
 
-    async def _reached(self, turn: Turn) -> None:
+    async def _reached(self, turn: QueueEntry) -> None:
         """Others had not heard of us for too long; we are here."""
         with suppress(errors.Refused):
             await self._store.renew(turn.task, turn.generation, LEASE_S)
@@ -542,11 +542,11 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _waiting(turn: Turn) -> Waiting:
+def _waiting(turn: QueueEntry) -> Waiting:
     return Waiting(turn.task, turn.session, turn.agent)
 
 
-def _is_expired(turn: Turn) -> bool:
+def _is_expired(turn: QueueEntry) -> bool:
     return turn.lease_until is not None and turn.lease_until < timestamps.now()
 
 

@@ -16,18 +16,27 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import Event, Origin
 from holdfast.model.json_codec import decode, encode
 from holdfast.model.session import Deletion, Header, Link, Session, Worktree
-from holdfast.model.task import Delivery, OpenTask, Owner, Status, Task, Turn
+from holdfast.model.task import Delivery, OpenTask, Owner, QueueEntry, Status, Task
 from holdfast.model.token import ResumeTarget, Token, current, route
 from holdfast.store import reads, writes
 from holdfast.store import rows as tables
-from holdfast.store.backend import Engine, Operation, Outcome
+from holdfast.store.backend import Backend, Operation, OperationResult
 from holdfast.store.mirror.files import remove_tombstone, write_tombstone
 from holdfast.store.sql import Row, Sql
-from holdfast.store.types import Asked, Change, Changes, Committed, Count, Dispatch, Overview, Page
-from holdfast.store.writes import Written
+from holdfast.store.types import (
+    ChangeFeedEntry,
+    ChangeFeedPage,
+    CommitResult,
+    Count,
+    Dispatch,
+    PendingPermission,
+    SessionPage,
+    StoreOverview,
+)
+from holdfast.store.writes import WriteResult
 
 
-class SessionCalls(Engine):
+class SessionCalls(Backend):
     """Making, finding and changing sessions."""
 
     async def create_session(
@@ -74,7 +83,7 @@ class SessionCalls(Engine):
         empty: bool = False,
         before: str | None = None,
         limit: int = 50,
-    ) -> Page:
+    ) -> SessionPage:
         """See the contract."""
         views, next_page = await self.query_long(
             lambda sql: reads.sessions(
@@ -90,7 +99,7 @@ class SessionCalls(Engine):
             ),
             lambda found: ([tables.listed_session(view) for view in found[0]], found[1]),
         )
-        return Page(views, next_page)
+        return SessionPage(views, next_page)
 
     async def headers(
         self, *, before: str | None = None, limit: int = 50, **filters: Unpack[reads.Filters]
@@ -168,14 +177,14 @@ def _as_headers(found: tuple[list[Row], str | None]) -> tuple[list[Header], str 
 REFUSALS = (errors.Refused, errors.BadInput, errors.NotFound)
 
 
-class LogCalls(Engine):
+class LogCalls(Backend):
     """Adding to a log and reading it."""
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         """See the contract."""
         return await self._committed(self._wanted(commit))
 
-    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | errors.HoldfastError]:
+    async def commit_all(self, commits: Sequence[Commit]) -> list[CommitResult | errors.HoldfastError]:
         """See the contract."""
         # All are made ready before the first is handed in: the writer takes what it finds.
         ready = [self._or_refusal(commit) for commit in commits]
@@ -187,7 +196,7 @@ class LogCalls(Engine):
         except REFUSALS as refusal:
             return refusal
 
-    async def _answer(self, ready: Operation | errors.HoldfastError) -> Committed | errors.HoldfastError:
+    async def _answer(self, ready: Operation | errors.HoldfastError) -> CommitResult | errors.HoldfastError:
         if isinstance(ready, errors.HoldfastError):
             return ready
         try:
@@ -200,9 +209,9 @@ class LogCalls(Engine):
             raise errors.BadInput("a task is claimed by the claim call, which looks at what else runs")
         return self._writing(commit)
 
-    async def _committed(self, operation: Operation) -> Committed:
-        written: Written = await self.transact(operation)
-        return Committed(written.seqs, written.dropped, written.unchanged)
+    async def _committed(self, operation: Operation) -> CommitResult:
+        written: WriteResult = await self.transact(operation)
+        return CommitResult(written.seqs, written.dropped, written.unchanged)
 
     async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:
         """See the contract."""
@@ -235,7 +244,7 @@ def _as_tasks(views: list[dict[str, Any]]) -> list[Task]:
     return [tables.as_task(view) for view in views]
 
 
-class TaskCalls(Engine):
+class TaskCalls(Backend):
     """The queue, and who owns what runs."""
 
     async def enqueue(
@@ -310,9 +319,9 @@ class TaskCalls(Engine):
         found = [tables.as_task(view) for view in views]
         return [task for task in found if _delivery(task) == delivery]
 
-    async def turns(self) -> list[Turn]:
+    async def turns(self) -> list[QueueEntry]:
         """See the contract."""
-        return await self.query_long(reads.turns, lambda rows: msgspec.convert(rows, list[Turn]))
+        return await self.query_long(reads.turns, lambda rows: msgspec.convert(rows, list[QueueEntry]))
 
     async def unrecorded(self, host: str, code: str) -> list[str]:
         """Live sessions there whose token an unrecorded run has brought, but those told of with `code`."""
@@ -336,10 +345,10 @@ class TaskCalls(Engine):
     async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:
         """See the contract."""
 
-        async def operation(sql: Sql) -> Outcome:
+        async def operation(sql: Sql) -> OperationResult:
             until = timestamps.stamp(time.time() + lease_s)
             claimed = await writes.claim(sql, task, generation, owner, until, self._rules)
-            return Outcome(claimed, claimed.session)
+            return OperationResult(claimed, claimed.session)
 
         claimed: Task = await self.transact(operation)
         return claimed
@@ -354,10 +363,10 @@ class TaskCalls(Engine):
     ) -> Task | None:
         """See the contract."""
 
-        async def operation(sql: Sql) -> Outcome:
+        async def operation(sql: Sql) -> OperationResult:
             until = timestamps.stamp(time.time() + lease_s)
             found = await writes.claim_next(sql, owner, until, agents, any_host, self._rules)
-            return Outcome(found, found.session) if found else Outcome(None)
+            return OperationResult(found, found.session) if found else OperationResult(None)
 
         claimed: Task | None = await self.transact(operation)
         return claimed
@@ -365,14 +374,14 @@ class TaskCalls(Engine):
     async def renew(self, task: str, generation: int, lease_s: float) -> None:
         """See the contract."""
 
-        async def operation(sql: Sql) -> Outcome:
+        async def operation(sql: Sql) -> OperationResult:
             until = timestamps.stamp(time.time() + lease_s)
             sql.forget()
             if not ids.is_id(task, ids.TASK) or not await sql.run(
                 "put_lease", id=task, generation=generation, lease_until=until
             ):
                 raise errors.StaleGeneration(f"task {task} is not in generation {generation} any more")
-            return Outcome(None)
+            return OperationResult(None)
 
         await self.transact(operation)
 
@@ -407,7 +416,7 @@ def _delivery(task: Task) -> str | None:
 # --- Calls on tokens.
 
 
-class TokenCalls(Engine):
+class TokenCalls(Backend):
     """The lineage of a session's native ids."""
 
     async def see_token(
@@ -474,7 +483,7 @@ class TokenCalls(Engine):
 # --- Calls on the change feed.
 
 
-class FeedCalls(Engine):
+class FeedCalls(Backend):
     """News of all sessions, in commit order."""
 
     async def cursor(self) -> str:
@@ -482,11 +491,11 @@ class FeedCalls(Engine):
         epoch, last = await self.query(_end)
         return f"{epoch}.{last}"
 
-    async def changes(self, after: str | None = None, limit: int = reads.PAGE) -> Changes:
+    async def changes(self, after: str | None = None, limit: int = reads.PAGE) -> ChangeFeedPage:
         """See the contract."""
         return await self.query_long(_question(after, limit), _as_changes)
 
-    async def follow(self, after: str | None = None) -> AsyncIterator[Changes]:
+    async def follow(self, after: str | None = None) -> AsyncIterator[ChangeFeedPage]:
         """See the contract."""
         behind = True
         async with self.listen() as ear:
@@ -500,23 +509,23 @@ class FeedCalls(Engine):
                 if not found.more:
                     await ear.wait()
 
-    async def _latest(self, after: str | None) -> Changes:
+    async def _latest(self, after: str | None) -> ChangeFeedPage:
         return _as_changes(await self.query(_question(after, reads.PAGE)))
 
 
-def _question(after: str | None, limit: int) -> Callable[[Sql], Awaitable[_News]]:
+def _question(after: str | None, limit: int) -> Callable[[Sql], Awaitable[_FeedRows]]:
     reads.check_limit(limit)
 
-    async def question(sql: Sql) -> _News:
+    async def question(sql: Sql) -> _FeedRows:
         epoch, last = await _end(sql)
         place, gap = _place(after, epoch, last)
         rows = await sql.rows("changes", budget=reads.PAGE_CHARACTERS, after=place, limit=limit)
-        return _News(epoch, last, place, rows, gap)
+        return _FeedRows(epoch, last, place, rows, gap)
 
     return question
 
 
-class _News(NamedTuple):
+class _FeedRows(NamedTuple):
     """What the database answers about the feed."""
 
     epoch: str
@@ -526,11 +535,11 @@ class _News(NamedTuple):
     gap: bool
 
 
-def _as_changes(news: _News) -> Changes:
+def _as_changes(news: _FeedRows) -> ChangeFeedPage:
     epoch, rows = news.epoch, news.rows
-    found = [Change(f"{epoch}.{row[0]}", row[1], as_event(row[2:])) for row in rows]
+    found = [ChangeFeedEntry(f"{epoch}.{row[0]}", row[1], as_event(row[2:])) for row in rows]
     end = rows[-1][0] if rows else news.place
-    return Changes(found, f"{epoch}.{end}", news.gap, end < news.last)
+    return ChangeFeedPage(found, f"{epoch}.{end}", news.gap, end < news.last)
 
 
 async def _end(sql: Sql) -> tuple[str, int]:
@@ -551,19 +560,19 @@ def _place(cursor: str | None, epoch: str, last: int) -> tuple[int, bool]:
 # --- Calls on all that a store holds.
 
 
-class OverviewCalls(Engine):
+class OverviewCalls(Backend):
     """Numbers."""
 
-    async def overview(self, since: str, limit: int = 100) -> Overview:
+    async def overview(self, since: str, limit: int = 100) -> StoreOverview:
         """See the contract."""
 
-        async def question(sql: Sql) -> Overview:
+        async def question(sql: Sql) -> StoreOverview:
             sessions = await sql.rows("session_counts")
             tasks = await sql.rows("task_counts")
             days = await sql.rows("task_days", since=since)
             rows = await sql.dicts("interrupted_tasks", limit=limit)
             ((waiting,),) = await sql.rows("interrupted_count")
-            return Overview(
+            return StoreOverview(
                 [Count(*row) for row in sessions],
                 [Count(*row) for row in tasks],
                 [Count(status, day, count) for day, status, count in days],
@@ -573,9 +582,9 @@ class OverviewCalls(Engine):
 
         return await self.query_long(question, lambda found: found)
 
-    async def asked(self) -> list[Asked]:
+    async def asked(self) -> list[PendingPermission]:
         """See the contract."""
-        return await self.query_long(reads.asked, lambda rows: [Asked(**row) for row in rows])
+        return await self.query_long(reads.asked, lambda rows: [PendingPermission(**row) for row in rows])
 
     async def mark(self) -> object | None:
         """See the contract."""
@@ -593,16 +602,16 @@ class OverviewCalls(Engine):
 # --- The call that queues a judged prompt.
 
 
-class DispatchCalls(Engine):
+class DispatchCalls(Backend):
     """From a judgement into the queue."""
 
     async def dispatch(self, dispatch: Dispatch) -> Task:
         """See the contract."""
 
-        async def operation(sql: Sql) -> Outcome:
+        async def operation(sql: Sql) -> OperationResult:
             task = await writes.dispatch(sql, dispatch, self._rules)
             old = () if dispatch.replaces is None else (dispatch.replaces.session,)
-            return Outcome(task, task.session, old)
+            return OperationResult(task, task.session, old)
 
         task: Task = await self.transact(operation)
         return task

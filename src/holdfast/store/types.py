@@ -14,13 +14,13 @@ from holdfast.model.changes import Create
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.session import Header, Link, Session, Worktree
-from holdfast.model.task import Delivery, OpenTask, Owner, Status, Task, Turn
+from holdfast.model.task import Delivery, OpenTask, Owner, QueueEntry, Status, Task
 from holdfast.model.token import ResumeTarget, Token
 from holdfast.node import Node
 from holdfast.store.reads import ALL, Filters
 
 
-class Committed(NamedTuple):
+class CommitResult(NamedTuple):
     """What a commit came to."""
 
     seqs: range  # the records it added
@@ -28,14 +28,14 @@ class Committed(NamedTuple):
     unchanged: int  # changes that said what was so already
 
 
-class Page(NamedTuple):
+class SessionPage(NamedTuple):
     """Some headers and where the next page begins (None: that was all)."""
 
     sessions: list[Session]
     next: str | None
 
 
-class Change(NamedTuple):
+class ChangeFeedEntry(NamedTuple):
     """One record, in the order in which all sessions were written."""
 
     cursor: str
@@ -43,16 +43,16 @@ class Change(NamedTuple):
     event: Event
 
 
-class Changes(NamedTuple):
+class ChangeFeedPage(NamedTuple):
     """What happened after a cursor."""
 
-    changes: list[Change]
+    changes: list[ChangeFeedEntry]
     cursor: str  # to go on from
     gap: bool  # the cursor given was of another database, ahead or garbage: this is from the start
     more: bool  # there is more already
 
 
-class Replacing(NamedTuple):
+class SessionReplacement(NamedTuple):
     """The session whose key and waiting prompts a new one takes over; it is archived, token and log stay."""
 
     session: str
@@ -69,7 +69,7 @@ class Dispatch(NamedTuple):
     options: dict[str, Any]
     retry_of: str | None = None
     create: Create | None = None  # the new one
-    replaces: Replacing | None = None
+    replaces: SessionReplacement | None = None
     seen: int | None = None  # records of the log that was judged: of the one replaced, else of the session
     queue: bool = False  # behind what runs or waits there; else that refuses it
     events: tuple[NewEvent, ...] = ()  # said with it
@@ -85,7 +85,7 @@ class Count(NamedTuple):
     many: int
 
 
-class Asked(NamedTuple):
+class PendingPermission(NamedTuple):
     """A permission that an agent waits for."""
 
     session: str
@@ -94,7 +94,7 @@ class Asked(NamedTuple):
     body: dict[str, Any]  # as in its event
 
 
-class Overview(NamedTuple):
+class StoreOverview(NamedTuple):
     """What a store holds, in numbers."""
 
     sessions: list[Count]  # by state and agent, but for the empty ones
@@ -111,7 +111,7 @@ class Store(Protocol):
 
     # --- the log
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         """Add events and changes to a session's log, with the spool offset they bring, all or nothing.
 
         A repeated origin is dropped and counted. With a generation, refused unless the task is still
@@ -119,7 +119,7 @@ class Store(Protocol):
         """
         ...
 
-    async def commit_all(self, commits: Sequence[Commit]) -> list[Committed | HoldfastError]:
+    async def commit_all(self, commits: Sequence[Commit]) -> list[CommitResult | HoldfastError]:
         """Several commits in as few transactions as may be; each is taken, or refused, by itself."""
         ...
 
@@ -167,7 +167,7 @@ class Store(Protocol):
         empty: bool = False,
         before: str | None = None,
         limit: int = 50,
-    ) -> Page:
+    ) -> SessionPage:
         """Headers, the latest first. `state`: live, archived, deleted, present (not deleted) or all.
 
         `status` is that of their last task.
@@ -320,7 +320,7 @@ class Store(Protocol):
         """The tasks of a key's sessions whose source names that delivery of a forge."""
         ...
 
-    async def turns(self) -> list[Turn]:
+    async def turns(self) -> list[QueueEntry]:
         """Tasks that run, and queued ones of live sessions, in the order they were queued."""
         ...
 
@@ -387,21 +387,21 @@ class Store(Protocol):
         """The present end of the change feed."""
         ...
 
-    async def changes(self, after: str | None = None, limit: int = 500) -> Changes:
+    async def changes(self, after: str | None = None, limit: int = 500) -> ChangeFeedPage:
         """Records of all sessions after a cursor, in commit order."""
         ...
 
-    def follow(self, after: str | None = None) -> AsyncIterator[Changes]:
+    def follow(self, after: str | None = None) -> AsyncIterator[ChangeFeedPage]:
         """`changes` without end, also of what other processes and hosts write; none is missed."""
         ...
 
     # --- all of it
 
-    async def overview(self, since: str, limit: int = 100) -> Overview:
+    async def overview(self, since: str, limit: int = 100) -> StoreOverview:
         """All in numbers; of the tasks that ended since then, by day."""
         ...
 
-    async def asked(self) -> list[Asked]:
+    async def asked(self) -> list[PendingPermission]:
         """The permissions that wait for an answer, of tasks that run."""
         ...
 

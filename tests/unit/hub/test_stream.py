@@ -16,7 +16,7 @@ from holdfast.hub.streaming.feed import Feed
 from holdfast.hub.streaming.frames import Frame, Place
 from holdfast.model.event import Event, Origin
 from holdfast.runner.context import Unfinished
-from holdfast.store.types import Change, Changes, Store
+from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage, Store
 
 AT = "2026-01-31T12:00:00.000000Z"
 
@@ -183,9 +183,9 @@ async def test_who_joins_in_the_middle_is_told_at_once_what_is_being_said() -> N
 class OneChange:
     """A store in which one event comes, and then nothing more."""
 
-    async def follow(self, cursor: str) -> AsyncIterator[Changes]:
+    async def follow(self, cursor: str) -> AsyncIterator[ChangeFeedPage]:
         """See `Store`."""
-        yield Changes([Change("epoch.1", "s1", made(1).event)], "epoch.1", False, False)
+        yield ChangeFeedPage([ChangeFeedEntry("epoch.1", "s1", made(1).event)], "epoch.1", False, False)
         await asyncio.Event().wait()
 
 

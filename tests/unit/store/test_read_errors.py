@@ -81,7 +81,7 @@ async def test_the_hub_reports_a_read_error_as_such_and_recovers(
 async def test_a_command_reports_the_same_error(home: Home) -> None:
     session = await fill(home)
     async with opened(home):  # so that there is a WAL, and the window keeps its connection
-        with readonly.Window(home, Location("sqlite", home.database)) as window:
+        with readonly.StoreWatcher(home, Location("sqlite", home.database)) as window:
             window.ask(lambda sql: reads.session(sql, session))
             with failing_disk(home.database), pytest.raises(errors.DiskFull) as failed:
                 window.ask(lambda sql: reads.log(sql, session, 0, EVENTS))

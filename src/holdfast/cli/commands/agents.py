@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from holdfast import config
-from holdfast.agents.installed import look
+from holdfast.agents.installed import check_agents
 from holdfast.agents.registry import AgentRegistry
 from holdfast.cli import common, output
 
@@ -21,7 +21,7 @@ def run(given: argparse.Namespace) -> int:
     """Look for every agent at once, and print what was found."""
     home, _ = common.place(given)
     tables = config.load(home).get("agents", {})
-    found = look(AgentRegistry.from_config(tables), tables, os.environ)
+    found = check_agents(AgentRegistry.from_config(tables), tables, os.environ)
     if given.json:
         output.json_line(found)
         return 0

@@ -16,7 +16,7 @@ from holdfast.cli.output import Bar
 from holdfast.home import Home
 from holdfast.runner.context import Context
 from holdfast.runner.service import opened
-from holdfast.transcripts.importer import Came, TranscriptImport, adopt_all
+from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, import_sessions
 from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
 Json = dict[str, Any]
@@ -180,11 +180,13 @@ async def _adopt(context: Context, reader: TranscriptReader, places: list[Sessio
         context.registry.get(place.agent).check_native_id(place.native_id)
 
     host = context.node.id
-    came = await adopt_all(context.store, reader, places, host=host, protocol=protocol, check_id=check_id)
+    came = await import_sessions(
+        context.store, reader, places, host=host, protocol=protocol, check_id=check_id
+    )
     return [_told(place, one) for place, one in zip(places, came, strict=True)]
 
 
-def _told(place: SessionRef, came: Came) -> Json:
+def _told(place: SessionRef, came: ImportOutcome) -> Json:
     if isinstance(came, TranscriptImport):
         return {"native_id": place.native_id, **came._asdict()}
     message = came.message if isinstance(came, errors.HoldfastError) else str(came)

@@ -7,7 +7,7 @@ import argparse
 import msgspec
 
 from holdfast.cli import common, native_args, output
-from holdfast.transcripts.inspect import examine
+from holdfast.transcripts.inspect import inspect_session
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -21,7 +21,7 @@ def run(given: argparse.Namespace) -> int:
     """Print what was found; looking changes nothing."""
     reader, root = native_args.reader_of(given)
     home, _ = common.place(given)
-    found = examine(reader, root, given.name, home)
+    found = inspect_session(reader, root, given.name, home)
     if given.json:
         output.json_line(msgspec.to_builtins(found))
         return 0

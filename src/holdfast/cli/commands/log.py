@@ -10,7 +10,7 @@ from holdfast.cli import background, common, output
 from holdfast.cli.common import who
 from holdfast.cli.render import Teller
 from holdfast.store import reads
-from holdfast.store.readonly import Window, ask
+from holdfast.store.readonly import StoreWatcher, ask
 
 if TYPE_CHECKING:
     from holdfast.store.sql import Row, Sql
@@ -38,7 +38,7 @@ def run(given: argparse.Namespace) -> int:
     async def page(sql: Sql) -> list[Row]:
         return await reads.log(sql, session, after)
 
-    with Window(home, location) as window:
+    with StoreWatcher(home, location) as window:
         while True:
             rows = window.ask(page)
             for row in rows:

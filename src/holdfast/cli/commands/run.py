@@ -14,7 +14,7 @@ from holdfast.cli import send as sending
 from holdfast.cli.common import who
 from holdfast.cli.render import Teller
 from holdfast.store import reads
-from holdfast.store.readonly import Window
+from holdfast.store.readonly import StoreWatcher
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -87,7 +87,7 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
         state = (await reads.session_row(sql, session))["state"]
         return await reads.log(sql, session, after), await reads.task(sql, task), state
 
-    with Window(home, location) as window:
+    with StoreWatcher(home, location) as window:
         while True:
             rows, now, state = window.ask(page)
             for row in rows:

@@ -70,7 +70,7 @@ async def list_permissions(hub: TheHub) -> Permissions:
     return Permissions([_asked(found) for found in await hub.store.asked()])
 
 
-def _asked(found: types.Asked) -> Asked:
+def _asked(found: types.PendingPermission) -> Asked:
     call, name = str(found.body["call"]), found.body.get("name")
     return Asked(
         session=found.session,

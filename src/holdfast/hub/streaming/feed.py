@@ -12,7 +12,7 @@ from holdfast.hub.streaming.frames import BEAT, Frame
 from holdfast.model.event import Event
 from holdfast.runner.context import Unfinished
 from holdfast.runner.recorder import PASSING
-from holdfast.store.types import Changes, Store
+from holdfast.store.types import ChangeFeedPage, Store
 
 FRAMES = 4096  # that may wait
 BYTES = 8 * 1024 * 1024  # of them
@@ -284,7 +284,7 @@ class Feed:
     def _readers(self, session: str) -> Sequence[Subscriber]:
         return [*self._of_session.get(session, ()), *self._of_all]
 
-    def _pass_on(self, changes: Changes) -> None:
+    def _pass_on(self, changes: ChangeFeedPage) -> None:
         for change in changes.changes:
             self.events += 1
             for ear in self._ears:
