@@ -52,10 +52,10 @@ def _tell_settled(answer: dict[str, Any]) -> None:
     from holdfast.cli import output
 
     for one in answer.get("settled", []):
-        output.note(output.settled(**one))
+        output.note(output.finished_line(**one))
 
 
-def see_to_it(home: Home, location: Location, by: str) -> None:
+def ensure_worker(home: Home, location: Location, by: str) -> None:
     """Start a worker if something here runs or waits and nobody drives it."""
     from holdfast import node as nodes
     from holdfast.store import reads
@@ -66,17 +66,17 @@ def see_to_it(home: Home, location: Location, by: str) -> None:
         start(home, location, None, by)
 
 
-class Attention:
+class WorkerWatchdog:
     """Who follows a task wants it to go on: sees to it now and then."""
 
     def __init__(self, home: Home, location: Location, by: str):
         self._place = home, location, by
         self._next = time.monotonic() + SEE_S
 
-    def pay(self) -> None:
+    def check(self) -> None:
         """See to it, if that was some time ago."""
         if time.monotonic() >= self._next:
-            see_to_it(*self._place)
+            ensure_worker(*self._place)
             self._next = time.monotonic() + SEE_S
 
 

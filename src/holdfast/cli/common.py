@@ -13,7 +13,7 @@ from holdfast.home import Home
 from holdfast.store.location import Location, locate
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """argparse, but an error is one line."""
 
     def error(self, message: str) -> NoReturn:
@@ -24,19 +24,19 @@ class Parser(argparse.ArgumentParser):
 
 def parser(name: str, about: str) -> argparse.ArgumentParser:
     """A command's parser with what every command takes."""
-    made = Parser(
+    parser = CommandParser(
         prog=f"holdfast {name}",
         description=about,
         allow_abbrev=False,
         # With a width of its own argparse does not import shutil to ask the terminal for one.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
-    made.add_argument("--json", action="store_true", help="print JSON")
-    made.add_argument("--store", metavar="URL", help="sqlite:///path/state.db or postgresql://…")
-    return made
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--store", metavar="URL", help="sqlite:///path/state.db or postgresql://…")
+    return parser
 
 
-def place(options: argparse.Namespace) -> tuple[Home, Location]:
+def home_and_location(options: argparse.Namespace) -> tuple[Home, Location]:
     """The home and the store that are meant."""
     home = Home(homes.default_path())
     check_utf8("the home", home.path)
@@ -55,7 +55,7 @@ def check_utf8(what: str, path: str) -> None:
 # --- Who is at the keyboard.
 
 
-def who() -> str:
+def current_user() -> str:
     """The person at the keyboard."""
     import getpass
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def changing(home: Home, location: Location) -> AsyncIterator[BaseStore]:
+async def open_for_change(home: Home, location: Location) -> AsyncIterator[BaseStore]:
     """The store of a home that is there."""
     require(home, location)
     rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()

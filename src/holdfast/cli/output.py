@@ -44,7 +44,7 @@ def note(line: str) -> None:
     _print(clean(line), sys.stderr)
 
 
-def prepared(line: str) -> None:
+def styled(line: str) -> None:
     """A line with our own colors or tabs in it, whose other parts are cleaned already (`plain`)."""
     _print(line, sys.stdout)
 
@@ -69,7 +69,7 @@ def _print(line: str, stream: TextIO) -> None:
         print(line.encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
-def many(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """`1 session`, `2 sessions`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
@@ -84,7 +84,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         text(line if room is None or len(line) <= room else line[: room - 1] + "…")
 
 
-def settled(task: str | None, session: str, status: str, reason: str | None) -> str:
+def finished_line(task: str | None, session: str, status: str, reason: str | None) -> str:
     """What a start has found of a task that nobody watched, or of a session without its last one."""
     told = f"session {session}: {reason}"
     if task is not None:
@@ -120,7 +120,7 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns
 
 
-class Bar:
+class ProgressBar:
     """How far something has come, on standard error; silent where that is no terminal."""
 
     def __init__(self, what: str, total: float):

@@ -18,7 +18,7 @@ OUTPUT_LINES = 12  # of a tool's output
 _COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
-class Teller:
+class EventRenderer:
     """Turns log rows into readable text, coloured on a terminal."""
 
     def __init__(self, coloured: bool | None = None):
@@ -26,14 +26,14 @@ class Teller:
             coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         self._coloured = coloured
 
-    def line(self, row: Row) -> str:
+    def log_line(self, row: Row) -> str:
         """One line with place and time, for `log`."""
         seq, kind, at, _task, replayed, _origin, _spool, _last, body = row
         mark = " (replayed)" if replayed else ""
         shown = output.plain(_gist(kind, json.loads(body)))[:LONG]
         return f"{seq:>5} {at[:10]} {at[11:19]} {kind}{mark}: {shown}"
 
-    def told(self, row: Row) -> str | None:
+    def followed(self, row: Row) -> str | None:
         """The event as part of a run that is followed; None for what a follower need not see."""
         kind, body = row[1], json.loads(row[8])
         paint = self._paint
@@ -65,7 +65,7 @@ class Teller:
         return "\n".join([head, *[self._paint("dim", f"  {t}") for t in (*lines[:OUTPUT_LINES], *more)]])
 
     def _permission(self, body: dict[str, Any], task: str | None) -> str:
-        what = call(body)
+        what = call_text(body)
         if body.get("answer") is None:
             how = f"holdfast answer {task} allow|deny"
             return self._paint("yellow", f"? may it run {what}") + f"\n  {how}"
@@ -75,12 +75,12 @@ class Teller:
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._coloured and text else text
 
 
-def call(body: dict[str, Any]) -> str:
+def call_text(body: dict[str, Any]) -> str:
     """The tool that is asked for, and with what, on one line."""
     return f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
 
 
-def waits(task: dict[str, Any]) -> str:
+def waiting_text(task: dict[str, Any]) -> str:
     """What a waiting task waits for, and until when."""
     shown = str(task["waiting_for"]["text"])
     if task["not_before"]:
@@ -111,7 +111,11 @@ def _gist(kind: str, body: dict[str, Any]) -> str:
         return f"{body['name']} {body['outcome']}: {body['output']}"
     if kind == "permission":
         answer = body.get("answer")
-        return f"may it run {call(body)}" if answer is None else f"{answer} by {body.get('by')}: {call(body)}"
+        return (
+            f"may it run {call_text(body)}"
+            if answer is None
+            else f"{answer} by {body.get('by')}: {call_text(body)}"
+        )
     if kind in ("session", "task", "token"):
         return _changed(body)
     return _fields(body)

@@ -28,7 +28,7 @@ PATIENCE_S = 60.0  # for anything that is waited for; on a quiet machine it take
 COMMAND = (sys.executable, "-m", "holdfast")
 
 
-class Stage:
+class TourHome:
     """A scratch home; leaving it ends all that was started there and removes it."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Stage:
         self._begun: set[str] = set()  # tasks
         self.address = ""
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> TourHome:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -182,7 +182,7 @@ class Stage:
 WIDTH = 88
 
 
-class Telling:
+class TourPrinter:
     """Speaks to a person, or keeps the claims for a program."""
 
     def __init__(self, aloud: bool):
@@ -210,9 +210,11 @@ class Telling:
 
     def quote(self, text: str, lines: int = 8) -> None:
         """Some lines of what Holdfast said."""
-        given = [output.plain(line) for line in text.strip().splitlines()]
+        plain_lines = [output.plain(line) for line in text.strip().splitlines()]
         told = [
-            part for line in given for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ") or [""]
+            part
+            for line in plain_lines
+            for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ") or [""]
         ]
         for line in told[:lines]:
             self._print(self._paint("2", f"    {output.plain(line)}"))
@@ -231,7 +233,7 @@ class Telling:
 
     def _print(self, line: str) -> None:
         if self._aloud:
-            output.prepared(line)
+            output.styled(line)
             sys.stdout.flush()
 
 
@@ -255,7 +257,7 @@ CUT: list[dict[str, Any]] = [
 ]
 
 
-def hub_dies(stage: Stage, tell: Telling) -> None:
+def hub_dies(stage: TourHome, tell: TourPrinter) -> None:
     """The hub is killed while an agent's tool runs; the agent does not notice."""
     tell.act("1. The hub dies in the middle of a tool")
     stage.start_hub()
@@ -300,7 +302,7 @@ def hub_dies(stage: Stage, tell: Telling) -> None:
     )
 
 
-def agent_dies(stage: Stage, tell: Telling) -> None:
+def agent_dies(stage: TourHome, tell: TourPrinter) -> None:
     """The agent is killed in a tool; what it did is known, and nobody resumes it blindly."""
     tell.act("2. The agent dies in the middle of a tool")
     tell.command(f"holdfast run -a demo --key {KEY} 'Migrate the uploads'")
@@ -349,7 +351,7 @@ def agent_dies(stage: Stage, tell: Telling) -> None:
     tell.quote(brief, 14)
 
 
-def database_goes(stage: Stage, tell: Telling) -> None:
+def database_goes(stage: TourHome, tell: TourPrinter) -> None:
     """The database is deleted; it is rebuilt from the session files."""
     tell.act("3. The database is deleted")
     sessions = sorted(session["id"] for session in stage.asked("ls", "--state", "all"))

@@ -104,7 +104,10 @@ class HubClient:
     """A running hub; every call says what the hub says, or raises the error that it had."""
 
     def __init__(
-        self, door: discovery.HubAddress, by: str = "", look: Callable[[], discovery.HubAddress | None] | None = None
+        self,
+        door: discovery.HubAddress,
+        by: str = "",
+        look: Callable[[], discovery.HubAddress | None] | None = None,
     ):
         self._by = by
         self._look = look or (lambda: door)  # where it is by now: a new one may have another port
@@ -215,7 +218,9 @@ class HubClient:
 
     # --- tasks
 
-    def tasks(self, *, session: str | None = None, status: str | None = None, limit: int = 100) -> list[TaskJson]:
+    def tasks(
+        self, *, session: str | None = None, status: str | None = None, limit: int = 100
+    ) -> list[TaskJson]:
         """Tasks, the latest first."""
         query = {"session": session, "status": status, "limit": limit}
         answer: list[TaskJson] = self._asked("GET", "/api/tasks", query=query)["tasks"]
@@ -234,9 +239,9 @@ class HubClient:
     def answer(self, task: str, answer: str, *, call: str | None = None) -> list[dict[str, Any]]:
         """Allow or deny what an agent asks for; the answers as they were recorded."""
         body = {"answer": answer, "call": call}
-        answered: list[dict[str, Any]] = self._asked("POST", f"/api/tasks/{path_segment(task)}/permission", body)[
-            "answered"
-        ]
+        answered: list[dict[str, Any]] = self._asked(
+            "POST", f"/api/tasks/{path_segment(task)}/permission", body
+        )["answered"]
         return answered
 
     # --- sessions
@@ -254,7 +259,9 @@ class HubClient:
     ) -> SessionsPage:
         """A page of sessions, the latest first."""
         query = {"state": state, "agent": agent, "key": key, "text": text, "empty": empty}
-        answer: SessionsPage = self._asked("GET", "/api/sessions", query={**query, "before": before, "limit": limit})
+        answer: SessionsPage = self._asked(
+            "GET", "/api/sessions", query={**query, "before": before, "limit": limit}
+        )
         return answer
 
     def session(self, session: str) -> SessionJson:
@@ -320,7 +327,9 @@ class HubClient:
 
     def verdict(self, session: str, *, fork: bool = False) -> VerdictJson:
         """Whether it may be gone on with."""
-        answer: VerdictJson = self._asked("GET", f"/api/sessions/{path_segment(session)}/verdict", query={"fork": fork})
+        answer: VerdictJson = self._asked(
+            "GET", f"/api/sessions/{path_segment(session)}/verdict", query={"fork": fork}
+        )
         return answer
 
     def events(self, session: str, after: int = 0) -> Iterator[EventJson]:

@@ -17,12 +17,12 @@ def parser(name: str) -> argparse.ArgumentParser:
     return common.parser(name, "What is installed here, and what is known not to work with it.")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Look for every agent at once, and print what was found."""
-    home, _ = common.place(given)
+    home, _ = common.home_and_location(options)
     tables = config.load(home).get("agents", {})
     found = check_agents(AgentRegistry.from_config(tables), tables, os.environ)
-    if given.json:
+    if options.json:
         output.json_line(found)
         return 0
     rows = [(a["name"], a["version"] or "-", a["path"] or _absent(a)) for a in found]

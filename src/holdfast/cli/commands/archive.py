@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from holdfast.cli import common, output, send
-from holdfast.cli.common import who
-from holdfast.cli.open_store import changing
+from holdfast.cli.common import current_user
+from holdfast.cli.open_store import open_for_change
 from holdfast.model.session import Session
 from holdfast.store.store import BaseStore
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-class Verb(NamedTuple):
+class SessionCommand(NamedTuple):
     """One of the changes."""
 
     about: str
@@ -32,28 +32,28 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "archive": Verb(
+    "archive": SessionCommand(
         "Put a session away; its key is free again, its tokens and prompts stay.",
         True,
         lambda store, session, by, reason: store.archive(session, by, reason),
         lambda hub, session, reason: hub.archive(session, reason),
         "is archived",
     ),
-    "unarchive": Verb(
+    "unarchive": SessionCommand(
         "Take a session out of the archive.",
         False,
         lambda store, session, by, _: store.unarchive(session, by),
         lambda hub, session, _: hub.unarchive(session),
         "is live again",
     ),
-    "rm": Verb(
+    "rm": SessionCommand(
         "Move a session into the trash.",
         True,
         lambda store, session, by, reason: _delete(store, session, by, reason),
         lambda hub, session, reason: _deleted(*hub.delete(session, reason)),
         "is in the trash; `holdfast restore` brings it back",
     ),
-    "restore": Verb(
+    "restore": SessionCommand(
         "Bring a session back from the trash.",
         False,
         lambda store, session, by, _: store.restore(session, by),
@@ -66,42 +66,44 @@ VERBS = {
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session, and why."""
     verb = VERBS[name]
-    made = common.parser(name, verb.about)
-    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
+    parser = common.parser(name, verb.about)
+    parser.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
     if verb.reasoned:
-        made.add_argument("--reason", default="by hand", help="kept with it")
+        parser.add_argument("--reason", default="by hand", help="kept with it")
     else:
-        made.set_defaults(reason="")
+        parser.set_defaults(reason="")
     if name == "restore":
-        made.add_argument("--native", action="store_true", help="the agent's own transcript, from our copy")
-        made.add_argument("--dry-run", action="store_true", help="with --native: only show what it would do")
-    made.set_defaults(verb=verb)
-    return made
+        parser.add_argument("--native", action="store_true", help="the agent's own transcript, from our copy")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="with --native: only show what it would do"
+        )
+    parser.set_defaults(verb=verb)
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Make the change and say so."""
-    if given.verb is VERBS["restore"] and given.native:
+    if options.verb is VERBS["restore"] and options.native:
         from holdfast.cli.commands import restore_native
 
-        return restore_native.restore(given)
-    session = send.handed(
-        *common.place(given),
-        lambda hub: given.verb.over(hub, given.session, given.reason),
-        lambda: msgspec.to_builtins(asyncio.run(_apply(given))),
+        return restore_native.restore(options)
+    session = send.via_hub(
+        *common.home_and_location(options),
+        lambda hub: options.verb.over(hub, options.session, options.reason),
+        lambda: msgspec.to_builtins(asyncio.run(_apply(options))),
     )
-    if given.json:
+    if options.json:
         output.json_line(session)
     else:
-        output.text(f"{session['id']} {given.verb.told}")
+        output.text(f"{session['id']} {options.verb.told}")
     return 0
 
 
-async def _apply(given: argparse.Namespace) -> Session:
-    home, location = common.place(given)
-    async with changing(home, location) as store:
-        session = await store.resolve(given.session)
-        changed: Session = await given.verb.change(store, session, who(), given.reason)
+async def _apply(options: argparse.Namespace) -> Session:
+    home, location = common.home_and_location(options)
+    async with open_for_change(home, location) as store:
+        session = await store.resolve(options.session)
+        changed: Session = await options.verb.change(store, session, current_user(), options.reason)
     return changed
 
 

@@ -7,8 +7,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.cli import background, common, output, send
-from holdfast.cli.common import who
-from holdfast.cli.open_store import changing
+from holdfast.cli.common import current_user
+from holdfast.cli.open_store import open_for_change
 
 if TYPE_CHECKING:
     from holdfast.client.client import HubClient
@@ -21,17 +21,17 @@ TOLD = {"cancelled": "is cancelled", "interrupted": LEFT, "failed": LEFT}
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which task."""
-    made = common.parser(name, "Stop a task: the agent is asked first, then all it started is ended.")
-    made.add_argument("task", metavar="TASK", help="an id or its beginning")
-    made.add_argument("--now", action="store_true", help="do not wait for the agent to stop by itself")
-    return made
+    parser = common.parser(name, "Stop a task: the agent is asked first, then all it started is ended.")
+    parser.add_argument("task", metavar="TASK", help="an id or its beginning")
+    parser.add_argument("--now", action="store_true", help="do not wait for the agent to stop by itself")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Ask, and say what was asked."""
-    home, location = common.place(given)
-    task, status = cancel(home, location, given.task, who(), twice=given.now)
-    if given.json:
+    home, location = common.home_and_location(options)
+    task, status = cancel(home, location, options.task, current_user(), twice=options.now)
+    if options.json:
         output.json_line({"task": task, "status": status})
     else:
         output.text(f"task {task} {TOLD.get(status, 'was asked to stop')}")
@@ -48,15 +48,15 @@ def cancel(home: Home, location: Location, name: str, by: str, *, twice: bool = 
     def here() -> tuple[str, str]:
         task, status = asyncio.run(_cancel(home, location, name, by, twice))
         if status not in TOLD:
-            background.see_to_it(home, location, by)
+            background.ensure_worker(home, location, by)
         return task, status
 
-    return send.handed(home, location, over, here)
+    return send.via_hub(home, location, over, here)
 
 
 async def _cancel(home: Home, location: Location, name: str, by: str, twice: bool) -> tuple[str, str]:
     from holdfast.runner import control
 
-    async with changing(home, location) as store:
+    async with open_for_change(home, location) as store:
         task = await control.steering_cancel(store, name, by, twice=twice)
         return task.id, task.status

@@ -19,21 +19,21 @@ Candidate = tuple[str, str]  # the word, and what it is
 
 def parser(name: str) -> argparse.ArgumentParser:
     """The words up to the cursor, the unfinished one last."""
-    made = common.parser(name, "What the last word may become, a line each. For `holdfast completion`.")
-    made.add_argument("words", nargs="*")
-    return made
+    parser = common.parser(name, "What the last word may become, a line each. For `holdfast completion`.")
+    parser.add_argument("words", nargs="*")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the candidates that begin like the last word."""
-    words = given.words or [""]
-    for word, about in candidates(words[:-1], words[-1], given):
+    words = options.words or [""]
+    for word, about in candidates(words[:-1], words[-1], options):
         if word.startswith(words[-1]) and word.isprintable():
-            output.prepared(f"{word}\t{output.plain(about)}")
+            output.styled(f"{word}\t{output.plain(about)}")
     return 0
 
 
-def candidates(before: list[str], last: str, given: argparse.Namespace) -> Iterable[Candidate]:
+def candidates(before: list[str], last: str, options: argparse.Namespace) -> Iterable[Candidate]:
     """What may stand behind `before`."""
     from holdfast.cli.main import COMMANDS
 
@@ -47,7 +47,7 @@ def candidates(before: list[str], last: str, given: argparse.Namespace) -> Itera
     if last.startswith("-"):
         return [(o, a.help or "") for a in command._actions for o in a.option_strings if o.startswith("--")]
     action = wanted(command._actions, before[1:])
-    return [] if action is None else values(action, given)
+    return [] if action is None else values(action, options)
 
 
 def wanted(actions: list[argparse.Action], words: list[str]) -> argparse.Action | None:
@@ -64,53 +64,53 @@ def wanted(actions: list[argparse.Action], words: list[str]) -> argparse.Action 
     return option or (places[0] if places else None)
 
 
-def values(action: argparse.Action, given: argparse.Namespace) -> Iterable[Candidate]:
+def values(action: argparse.Action, options: argparse.Namespace) -> Iterable[Candidate]:
     """What an option or a place can hold, as far as that is known."""
     if action.choices is not None:
         return [(str(choice), "") for choice in action.choices]
     name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
     if name in ("AGENT", "agent") or action.dest == "agent":
-        return _agents(given)
+        return _agents(options)
     if name in ("ID", "ID_OR_KEY") or action.dest == "key":
-        return _sessions(given)
-    return _tasks(given) if name == "TASK" else []
+        return _sessions(options)
+    return _tasks(options) if name == "TASK" else []
 
 
-def _agents(given: argparse.Namespace) -> list[Candidate]:
+def _agents(options: argparse.Namespace) -> list[Candidate]:
     from holdfast import config
     from holdfast.agents.registry import AgentRegistry
 
-    home, _ = common.place(given)
+    home, _ = common.home_and_location(options)
     registry = AgentRegistry.from_config(config.load(home).get("agents", {}))
     return [(agent.name, agent.title) for agent in registry.agents]
 
 
-def _sessions(given: argparse.Namespace) -> list[Candidate]:
+def _sessions(options: argparse.Namespace) -> list[Candidate]:
     from holdfast.store import reads
 
     async def question(sql: Sql) -> list[dict[str, Any]]:
         return (await reads.sessions(sql, state="all", limit=MOST))[0]
 
-    found = _asked(given, question)
+    found = _asked(options, question)
     named = [(s["key"], s["title"] or "") for s in found if s["key"] is not None]
     return [*named, *[(s["id"], s["title"] or "") for s in found]]
 
 
-def _tasks(given: argparse.Namespace) -> list[Candidate]:
+def _tasks(options: argparse.Namespace) -> list[Candidate]:
     from holdfast.store import reads
 
     async def question(sql: Sql) -> list[dict[str, Any]]:
         return await reads.latest_tasks(sql, limit=MOST)
 
-    return [(t["id"], f"{t['status']}: {t['prompt']}"[:80]) for t in _asked(given, question)]
+    return [(t["id"], f"{t['status']}: {t['prompt']}"[:80]) for t in _asked(options, question)]
 
 
-def _asked(given: argparse.Namespace, question: Any) -> list[dict[str, Any]]:
+def _asked(options: argparse.Namespace, question: Any) -> list[dict[str, Any]]:
     """What the store tells; nothing where there is none, for a shell has no place for a complaint."""
     from holdfast.store.readonly import ask
 
     try:
-        found: list[dict[str, Any]] = ask(*common.place(given), question)
+        found: list[dict[str, Any]] = ask(*common.home_and_location(options), question)
     except HoldfastError:
         return []
     return found

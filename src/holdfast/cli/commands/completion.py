@@ -58,12 +58,14 @@ HOWS = {
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which shell."""
-    made = common.parser(name, "Print what a shell needs to complete commands, options, sessions and tasks.")
-    made.add_argument("shell", choices=tuple(SCRIPTS), help="; ".join(HOWS.values()))
-    return made
+    parser = common.parser(
+        name, "Print what a shell needs to complete commands, options, sessions and tasks."
+    )
+    parser.add_argument("shell", choices=tuple(SCRIPTS), help="; ".join(HOWS.values()))
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the script."""
-    output.prepared(SCRIPTS[given.shell].removesuffix("\n"))
+    output.styled(SCRIPTS[options.shell].removesuffix("\n"))
     return 0

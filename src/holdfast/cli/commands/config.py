@@ -21,7 +21,7 @@ SECRET = ("secret", "password", "token", "key")  # parts of a name whose value i
 HIDDEN = "(hidden)"
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting."""
 
     name: str
@@ -36,11 +36,11 @@ def parser(name: str) -> argparse.ArgumentParser:
     )
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Check the config, and print all of it."""
-    home, location = common.place(given)
-    rows = list(_rows(home, location, given))
-    if given.json:
+    home, location = common.home_and_location(options)
+    rows = list(_rows(home, location, options))
+    if options.json:
         output.json_line([row._asdict() for row in rows])
         return 0
     output.table(
@@ -50,9 +50,9 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _rows(home: Home, location: Location, given: argparse.Namespace) -> Iterator[Row]:
-    yield Row("home", home.path, "$HOLDFAST_HOME" if os.environ.get("HOLDFAST_HOME") else "default")
-    yield Row("store", location.address.rpartition("@")[2], _store_source(given))
+def _rows(home: Home, location: Location, options: argparse.Namespace) -> Iterator[SettingRow]:
+    yield SettingRow("home", home.path, "$HOLDFAST_HOME" if os.environ.get("HOLDFAST_HOME") else "default")
+    yield SettingRow("store", location.address.rpartition("@")[2], _store_source(options))
     written = config.load(home)
     for check in (settings.read, hub.settings_read, forges.read_forges):
         check(written)
@@ -61,19 +61,19 @@ def _rows(home: Home, location: Location, given: argparse.Namespace) -> Iterator
     for group in ("agents", "forges"):
         for name, table in written.get(group, {}).items():
             for key, value in table.items():
-                yield Row(f"{group}.{name}.{key}", _seen(key, value), home.config)
+                yield SettingRow(f"{group}.{name}.{key}", _seen(key, value), home.config)
 
 
-def _store_source(given: argparse.Namespace) -> str:
-    if given.store:
+def _store_source(options: argparse.Namespace) -> str:
+    if options.store:
         return "--store"
     return "$HOLDFAST_STORE" if os.environ.get("HOLDFAST_STORE") else "default"
 
 
-def _table(name: str, defaults: msgspec.Struct, written: dict[str, Any], home: Home) -> Iterator[Row]:
+def _table(name: str, defaults: msgspec.Struct, written: dict[str, Any], home: Home) -> Iterator[SettingRow]:
     for field in msgspec.structs.fields(defaults):
         value = written.get(field.name, getattr(defaults, field.name))
-        yield Row(
+        yield SettingRow(
             f"{name}.{field.name}",
             _seen(field.name, value),
             home.config if field.name in written else "default",

@@ -21,17 +21,17 @@ FIELDS = ("id", "title", "agent", "key", "state", "cwd", "host", "created_at", "
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session."""
-    made = common.parser(name, "All about one session but its events.")
-    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
-    return made
+    parser = common.parser(name, "All about one session but its events.")
+    parser.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print header, tokens and tasks."""
-    home, location = common.place(given)
+    home, location = common.home_and_location(options)
 
     async def question(sql: Sql) -> dict[str, Any]:
-        session = await reads.resolve(sql, given.session)
+        session = await reads.resolve(sql, options.session)
         return {
             "session": await reads.session(sql, session),
             "tokens": await reads.tokens(sql, session),
@@ -39,7 +39,7 @@ def run(given: argparse.Namespace) -> int:
         }
 
     found = ask(home, location, question)
-    if given.json:
+    if options.json:
         output.json_line(found)
     else:
         _print(found["session"], found["tokens"], found["tasks"])
@@ -92,4 +92,4 @@ def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None
         shown = f"{task['id']} {task['status']}, prompt {task['delivery']}: {task['prompt']}"
         output.text(f"{'task':<13} {output.plain(shown)[:200]}")
         if task["waiting_for"]:
-            output.text(f"{'waits':<13} {output.plain(render.waits(task))}")
+            output.text(f"{'waits':<13} {output.plain(render.waiting_text(task))}")
