@@ -93,7 +93,7 @@ async def _check_deliveries(store: BaseStore) -> None:
 
 async def _check_verdict(store: BaseStore, home: Home, thread: str, interrupted: str) -> None:
     """An interruption behind the 1,000th task is seen, and the session is not resumed."""
-    place = facts.Place(home, {}, Node("here", frozenset({"here"})))
+    place = facts.NativeLocation(home, {}, Node("here", frozenset({"here"})))
     found = await facts.gather(store, REGISTRY.get("demo"), place, thread)
     assert found.last is not None and (found.last.task, found.last.status) == (interrupted, "interrupted")
     verdict = judge(found)

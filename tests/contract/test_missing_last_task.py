@@ -12,11 +12,11 @@ HERE = Node("here", frozenset({"here", "as it was named before"}))
 async def test_a_token_of_a_run_that_is_not_recorded_is_told_of_once(store: BaseStore) -> None:
     lost = await store.create_session("demo", host="here")
     await store.see_token(lost.id, "demo", "native-1", seen_in="stream")
-    found = await finish.settle(store, HERE)
+    found = await finish.note_missing_tasks(store, HERE)
     assert [(one["session"], one["task"]) for one in found] == [(lost.id, None)]
     (event,) = [event for event in await store.events(lost.id) if event.kind == "notice"]
     assert event.body["code"] == "last_unrecorded"
-    assert await finish.settle(store, HERE) == []
+    assert await finish.note_missing_tasks(store, HERE) == []
 
 
 async def test_others_are_left_alone(store: BaseStore) -> None:
@@ -31,4 +31,4 @@ async def test_others_are_left_alone(store: BaseStore) -> None:
     await store.see_token(away.id, "demo", "native-5", seen_in="stream")
     await store.archive(away.id, "me", "done")
     await store.create_session("demo", host="here")
-    assert await finish.settle(store, HERE) == []
+    assert await finish.note_missing_tasks(store, HERE) == []

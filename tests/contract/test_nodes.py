@@ -19,7 +19,7 @@ from holdfast.home import Home
 from holdfast.model.task import ENDED, Task
 from holdfast.process import identity
 from holdfast.runner import dispatch, service, worker
-from holdfast.runner.dispatch import Wish
+from holdfast.runner.dispatch import PromptRequest
 from holdfast.spool.task_dir import Spool
 from holdfast.store.store import BaseStore
 from tests.crash import children, run_support
@@ -233,7 +233,7 @@ def dispatched(home: Home, session: str) -> str:
         env = run_support.environment(home)
         async with service.opened(home, run_support.location(home), env) as context:
             try:
-                wish = Wish(prompt=run_support.script(END), session=session)
+                wish = PromptRequest(prompt=run_support.script(END), session=session)
                 return (await dispatch.dispatch(context, wish, by="ann")).id
             except errors.HoldfastError as problem:
                 return f"{problem.code}: {problem.message}"

@@ -111,7 +111,7 @@ async def test_a_reader_that_fails_is_told_and_stops_no_end(
     context, task = await with_demo_file(store, home, monkeypatch)
     monkeypatch.setattr(DemoReader, "events", fails)
     rest = [NewEvent("assistant", {"text": "half", "cut": True})]
-    told = await finish.ask(context, task, AgentRegistry().get("demo"), "d-1", rest)
+    told = await finish.unstreamed_events(context, task, AgentRegistry().get("demo"), "d-1", rest)
     assert told.entries[0] == rest[0] and not told.level
     (said,) = [e.body for e in told.entries[1:] if isinstance(e, NewEvent)]
     assert said["code"] == "replay_failed" and str(problem) in said["text"]

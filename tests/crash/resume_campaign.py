@@ -22,7 +22,7 @@ from holdfast.resume.verdict import judge
 from holdfast.runner import control, service
 from holdfast.runner import sessions as judging
 from holdfast.runner.context import Context
-from holdfast.runner.dispatch import Wish, dispatch
+from holdfast.runner.dispatch import PromptRequest, dispatch
 from holdfast.store.store import BaseStore
 from tests.crash import children, run_support
 from tests.crash.resume_oracle import Thread
@@ -108,7 +108,7 @@ def dispatched(home: Home, plans: dict[str, str]) -> dict[str, tuple[str, str]]:
     async def send(context: Context) -> dict[str, tuple[str, str]]:
         found = {}
         for key, plan in plans.items():
-            wish = Wish(prompt=script(*SCRIPTS[plan]), agent="demo", key=key, cwd=home.path)
+            wish = PromptRequest(prompt=script(*SCRIPTS[plan]), agent="demo", key=key, cwd=home.path)
             task = await dispatch(context, wish, by="test")
             found[key] = (task.session, task.id)
         return found
@@ -144,7 +144,7 @@ def end(home: Home, task: str, plan: str) -> None:
         async def ask(store: BaseStore) -> None:
             found = await store.task(task)
             if found.status not in ENDED:
-                await store.commit(Commit(found.session, [control.cancel("ann")], task=task))
+                await store.commit(Commit(found.session, [control.cancel_event("ann")], task=task))
 
         run_support.with_store(home, ask)
         return
@@ -214,7 +214,7 @@ def trust(home: Home, session: str, status: str | None) -> None:
     async def say(store: BaseStore) -> None:
         last = (await store.tasks(session=session))[-1]
         assert last.status == status
-        await store.commit(Commit(session, [judging.judging_trust("ann", "looked", last.id)]))
+        await store.commit(Commit(session, [judging.trusted_event("ann", "looked", last.id)]))
 
     run_support.with_store(home, say)
 

@@ -31,7 +31,7 @@ PLAIN: list[tuple[Any, str]] = [
     (task_dir, "discard"),
     (archive, "compress"),
     (ending, "ask"),
-    (processes.Family, "interrupt"),
+    (processes.TaskProcesses, "interrupt"),
     (durable_io, "create"),
 ]
 

@@ -161,7 +161,7 @@ def answer_all(home: Home) -> int:
         count = 0
         for task in await store.tasks(status="running"):
             for asked in control.waiting(await store.task_events(task.id, ("permission",))):
-                event = control.answer(asked, decision(asked), "person")
+                event = control.answer_event(asked, decision(asked), "person")
                 await store.commit(Commit(task.session, [event], task=task.id))
                 count += 1
         return count

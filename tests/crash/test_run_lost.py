@@ -178,7 +178,7 @@ def test_a_stopped_worker_keeps_its_task_and_one_that_lost_it_leaves_the_agent_a
     # Another takes it all the same, as if the first one had been thought dead.
     thief = children.start(lambda say: asyncio.run(_steal(home, running.id, say)))
     thief.wait_for_word()
-    running.commit(control.cancel("ann"))  # which the first one must not pass on now
+    running.commit(control.cancel_event("ann"))  # which the first one must not pass on now
     sent = os.path.getsize(running.spool.sent)
     os.kill(running.worker.pid, signal.SIGCONT)
     running.worker.rest()  # it notices and leaves
@@ -277,7 +277,7 @@ def test_a_task_without_its_folder_can_be_cancelled(home: Home) -> None:
     running.until_event("tool_progress")
     shutil.rmtree(running.spool.path)
     running.until_event("error")
-    running.commit(control.cancel("ann"))
+    running.commit(control.cancel_event("ann"))
     assert running.ended().status == "cancelled"
 
 

@@ -102,7 +102,7 @@ async def _cancel(store: BaseStore) -> None:
     """As soon as it runs, once."""
     for task in await store.tasks(status="running"):
         if not control.requests(await store.task_events(task.id, ("notice",))).cancels:
-            await store.commit(Commit(task.session, [control.cancel("ann")], task=task.id))
+            await store.commit(Commit(task.session, [control.cancel_event("ann")], task=task.id))
 
 
 def _is_gone(child: children.Child) -> bool:

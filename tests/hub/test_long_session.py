@@ -13,7 +13,7 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.node import Node
-from holdfast.resume.facts import Facts, Place, gather
+from holdfast.resume.facts import NativeLocation, ResumeFacts, gather
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.store import BaseStore
@@ -69,7 +69,9 @@ async def test_the_event_loop_runs_on_while_a_long_session_is_judged(store: Base
     beating = asyncio.create_task(beat.run())
     await asyncio.sleep(0.01)
     began = time.monotonic()
-    facts: Facts = await gather(store, REGISTRY.get("demo"), Place(home, os.environ, HERE), session)
+    facts: ResumeFacts = await gather(
+        store, REGISTRY.get("demo"), NativeLocation(home, os.environ, HERE), session
+    )
     took = time.monotonic() - began
     await asyncio.sleep(0.01)  # a loop that stood still beats once more, late
     beating.cancel()

@@ -177,7 +177,7 @@ class Oracle:
         ]
 
     def same_tasks(self, tasks: list[Any]) -> bool:
-        wanted = ("status", "generation", "delivery", "spool", "prompt")
+        wanted = ("status", "generation", "delivery", "spool", "prompt", "waiting_for")
         return self.tasks == {t.id: {n: msgspec.structs.asdict(t)[n] for n in wanted} for t in tasks}
 
 
@@ -235,7 +235,7 @@ class Driver(RuleBasedStateMachine):
     def queue(self, session: str, model: Oracle) -> None:
         task: Task = self.run(self.stores[0].enqueue(session, f"prompt {len(model.tasks)}"))
         model.kinds.append("task")
-        fresh = {"status": "queued", "generation": 0, "delivery": "waiting", "spool": 0}
+        fresh = {"status": "queued", "generation": 0, "delivery": "waiting", "spool": 0, "waiting_for": None}
         model.tasks[task.id] = {**fresh, "prompt": f"prompt {len(model.tasks)}"}
         model.order.append(task.id)
 
@@ -259,6 +259,7 @@ class Driver(RuleBasedStateMachine):
 
     def claimed(self, model: Oracle, state: dict[str, Any]) -> None:
         state["status"], state["generation"] = "running", state["generation"] + 1
+        state["waiting_for"] = None
         model.kinds.append("task")
 
     async def look(self, store: BaseStore, sessions: Iterable[str]) -> None:

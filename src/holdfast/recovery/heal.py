@@ -58,6 +58,7 @@ ORDER = (
     "database_behind",
     "deleted_not_in_database",
     "session_missing",
+    "record_damaged",  # before a mirror is written from the log
 )
 
 

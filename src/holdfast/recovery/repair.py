@@ -18,6 +18,7 @@ from holdfast.model.event import Record
 from holdfast.model.json_codec import encode
 from holdfast.model.session import Deletion
 from holdfast.recovery import mirror_reader
+from holdfast.recovery.damaged_records import DamagedRecord, damaged_records, raw_bytes, replacements
 from holdfast.recovery.examine import Contrast, Head, contrast
 from holdfast.recovery.findings import Done, Finding, signature
 from holdfast.recovery.merge import counted, lost_in_words, ranges, with_beginning
@@ -81,6 +82,7 @@ def unearth(files: MirrorFiles, session: str) -> list[str]:
 
 CHUNK = 2000  # records adopted in one transaction
 
+RECREATED = "recreated from the database"
 LIVE_WINS = "its file has changed meanwhile and was left alone"
 
 
@@ -173,9 +175,10 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
         try:
             files.disk.link(temp, path)
         except FileExistsError:
-            return LIVE_WINS, kept
+            # Where there was no mirror, the mirror thread may have written it first.
+            return (LIVE_WINS if finding.signature else RECREATED), kept
         files.disk.sync_dir(os.path.dirname(path))
-        return "made anew from the database", kept
+        return RECREATED, kept
 
     result = await store.with_mirrors(swap)
     assert result is not None
@@ -209,15 +212,54 @@ async def restore_records(store: BaseStore, home: Home, finding: Finding, terms:
     wrong = [found.differences[seq] for seq in found.altered]
     stored = [one.stored._asdict() for one in wrong if one.stored is not None]
     kept = _keep(home, f"{session}-{os.urandom(4).hex()}.records", finding.text, encode(stored))
-    await put_right(store, session, [one.proven for one in wrong])
+    # In one step: the views cannot be rebuilt while any row is unreadable.
+    lost, kept_rows = await _replace_damaged(store, home, finding, [one.proven for one in wrong])
     if found.joined and found.beyond:
         await _adopt_file(store, session, path, terms, proven=True)
     result = f"{counted(len(wrong))} restored from the mirror"
-    if found.damage is None and not found.unproven:
+    told = Told(result + lost_in_words(lost), len(wrong), ranges(lost))
+    if found.damage is None and not found.unproven and not lost:
         await touch(store, session)
-        return result, [kept]
+        return told, [kept]
     again, more = await make_mirror_anew(store, home, finding, terms)
-    return f"{result}; the mirror was {again}", [kept, *more]
+    return told._replace(text=f"{told.text}; the mirror was {again}"), [kept, *kept_rows, *more]
+
+
+async def replace_damaged_records(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+    """Put a notice in the place of each row that is not a record; a mirror that has the row is rewritten."""
+    path = _file(home, finding)
+    lost, kept = await _replace_damaged(store, home, finding)
+    if lost and finding.evidence["mirror_follows"] and signature(path) is not None:
+        again = msgspec.structs.replace(finding, signature=signature(path))
+        kept += (await make_mirror_anew(store, home, again, terms))[1]
+    text = f"{counted(len(lost))} replaced with a notice{lost_in_words(lost)}"
+    return Told(text, 0, ranges(lost)), kept
+
+
+async def _replace_damaged(
+    store: BaseStore, home: Home, finding: Finding, right: Sequence[Record] = ()
+) -> tuple[list[int], list[str]]:
+    """Write the `right` records and a notice for each other damaged row.
+
+    Returns the numbers of the lost records and the file that keeps their rows.
+    """
+    session = finding.subject
+    better = {record.seq for record in right}
+    found = await store.query(lambda sql: _damaged_of(sql, session))
+    damaged = [record for record in found if record.row.seq not in better]
+    kept = []
+    if damaged:
+        name = f"{session}-{os.urandom(4).hex()}.rows"
+        kept.append(_keep(home, name, finding.text, raw_bytes(record.row for record in damaged)))
+    if damaged or right:
+        notices = replacements(damaged, await store.session(session))
+        await put_right(store, session, [*right, *notices])
+    return [record.row.seq for record in damaged], kept
+
+
+async def _damaged_of(sql: Sql, session: str) -> list[DamagedRecord]:
+    n = (await sql.dicts("session", id=session))[0]["n"]
+    return await damaged_records(sql, n, session)
 
 
 async def _contrast(sql: Sql, session: str, path: str) -> Contrast | None:
@@ -430,6 +472,7 @@ REPAIRS: dict[str, Repair] = {
     "mirror_wrong_session": make_mirror_anew,
     "conflict": make_mirror_anew,
     "database_altered": restore_records,
+    "record_damaged": replace_damaged_records,
     "mirror_behind": add_what_it_lacks,
     "database_behind": put_records_back,
     "session_missing": put_session_back,

@@ -12,10 +12,10 @@ from holdfast.home import Home
 from holdfast.model.changes import Create
 from holdfast.model.event import Record
 from holdfast.recovery import mirror_reader
+from holdfast.recovery.damaged_records import is_record
 from holdfast.recovery.findings import Done
 from holdfast.recovery.merge import MergedLog, content, counted, lost_in_words, merge, ranges, with_beginning
 from holdfast.recovery.restore import adopt
-from holdfast.store.mirror import format
 from holdfast.store.sql import Sql
 from holdfast.store.sqlite.damaged import LostHeader, SalvagedRows, Wanted, read_remains
 from holdfast.store.store import BaseStore
@@ -79,7 +79,7 @@ def _done(session: str, recovered: int, lost: list[int], path: str) -> Done:
 async def _merged(
     store: BaseStore, home: Home, remains: SalvagedRows, n: int, session: str, have: int
 ) -> MergedLog:
-    logged = {seq: r for seq, r in remains.logs.get(n, {}).items() if _is_record(session, r)}
+    logged = {seq: r for seq, r in remains.logs.get(n, {}).items() if is_record(session, r)}
     raw = {seq: data for seq, data in remains.unreadable.get(n, {}).items() if seq not in logged}
     head = remains.heads.get(n, 0)
     if have >= max([head, *logged, *raw], default=0):
@@ -171,12 +171,3 @@ async def _same(
         if any(some[seq] == theirs.get(seq) for seq in asked):
             return session
     return None
-
-
-def _is_record(session: str, record: Record) -> bool:
-    """Whether it could have been written: SQLite gives back whatever a damaged page holds."""
-    try:
-        data, _ = format.write(session, record)
-        return format.read(session, data[:-1]).record == record and mirror_reader.is_sound(record)
-    except (format.BadLine, TypeError, ValueError):
-        return False

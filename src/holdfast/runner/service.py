@@ -26,7 +26,7 @@ from holdfast.store.open import open_store
 from holdfast.store.store import BaseStore
 
 if TYPE_CHECKING:
-    from holdfast.runner.dispatch import Again, Wish
+    from holdfast.runner.dispatch import PromptRequest, RedispatchRequest
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ async def work(
     home: Home,
     location: Location,
     env: Mapping[str, str],
-    wish: Wish | Again | None,
+    wish: PromptRequest | RedispatchRequest | None,
     by: str,
     reply: Callable[[dict[str, Any]], None],
 ) -> None:
@@ -145,7 +145,7 @@ async def _work(
     home: Home,
     location: Location,
     env: Mapping[str, str],
-    wish: Wish | Again | None,
+    wish: PromptRequest | RedispatchRequest | None,
     by: str,
     reply: Callable[[dict[str, Any]], None],
     settled: list[dict[str, Any]],
@@ -172,14 +172,15 @@ async def _work(
         return not ended
 
 
-async def _fulfil(context: Context, wish: Wish | Again | None, by: str) -> dict[str, Any]:
+async def _fulfil(
+    context: Context, wish: PromptRequest | RedispatchRequest | None, by: str
+) -> dict[str, Any]:
     """Queue what is wished for; what was queued."""
-    from holdfast.runner import dispatch as redispatching
-    from holdfast.runner.dispatch import Again, dispatch
+    from holdfast.runner.dispatch import RedispatchRequest, dispatch, redispatch
 
     if wish is None:
         return {}
-    if isinstance(wish, Again):
-        return await redispatching.again(context, wish, by)
+    if isinstance(wish, RedispatchRequest):
+        return await redispatch(context, wish, by)
     task = await dispatch(context, wish, by=by)
     return {"task": task.id, "session": task.session}

@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
@@ -19,19 +20,20 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, QueueEntry, Task
 from holdfast.process import identity
-from holdfast.resume.environment import Process
+from holdfast.resume.environment import LiveProcess
 from holdfast.runner import finish, launch, sessions
 from holdfast.runner.context import Context, header
 from holdfast.runner.control import is_request
 from holdfast.runner.finish import REASON, refusal
-from holdfast.runner.processes import Watchman
+from holdfast.runner.processes import ProcessTableCache
 from holdfast.runner.recorder import PASSING
 from holdfast.runner.task_run import TaskRun
+from holdfast.runner.waiting import policy_of
 from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
 
 
-class Waiting(NamedTuple):
+class QueueCandidate(NamedTuple):
     """A task that has not started, as far as its turn goes."""
 
     task: str
@@ -40,8 +42,8 @@ class Waiting(NamedTuple):
 
 
 def startable(
-    queued: Sequence[Waiting],
-    running: Iterable[Waiting],
+    queued: Sequence[QueueCandidate],
+    running: Iterable[QueueCandidate],
     at_once: int,
     limit_of: Callable[[str], int | None],
     held: Collection[str] = (),
@@ -51,10 +53,11 @@ def startable(
     One that is `held` takes no slot; what is behind it in its session waits, too.
     """
     active = list(running)
-    blocked: set[str] = set()
-    found = []
+    agents = Counter(task.agent for task in active)
+    blocked = {task.session for task in active}
+    found: list[str] = []
     for waiting in queued:
-        if len(active) >= at_once:
+        if len(active) + len(found) >= at_once:
             break
         if waiting.session in blocked:
             continue
@@ -62,12 +65,11 @@ def startable(
             blocked.add(waiting.session)
             continue
         limit = limit_of(waiting.agent)
-        if limit is not None and sum(1 for a in active if a.agent == waiting.agent) >= limit:
-            continue
-        if any(a.session == waiting.session for a in active):
+        if limit is not None and agents[waiting.agent] >= limit:
             continue
         found.append(waiting.task)
-        active.append(waiting)
+        agents[waiting.agent] += 1
+        blocked.add(waiting.session)
     return found
 
 
@@ -92,7 +94,7 @@ AGAIN_S, SELDOM_S = 2.0, 60.0  # before a task that waits is judged again though
 WORKER = "worker"  # in a task's options: who queued it and means to run it
 
 
-class Clearance(NamedTuple):
+class StartClearance(NamedTuple):
     """That a task may start, as long as its session is as it was judged."""
 
     generation: int
@@ -100,11 +102,11 @@ class Clearance(NamedTuple):
     until: float
 
 
-class Wait(NamedTuple):
+class PendingWait(NamedTuple):
     """What a waiting task waits for, and when it is judged again if nothing changes."""
 
     session: str
-    processes: frozenset[Process]
+    processes: frozenset[LiveProcess]
     pause: float
     at: float  # monotonic
 
@@ -115,12 +117,13 @@ class Worker:
     def __init__(self, context: Context):
         self._context = context
         self._store = context.store
-        self._watchman = Watchman()
+        self._watchman = ProcessTableCache()
         self._runs: dict[str, tuple[TaskRun, asyncio.Task[None]]] = {}
         self._falls: dict[str, int] = {}
         self._resting: dict[str, float] = {}  # tasks whose run failed, until then
-        self._cleared: dict[str, Clearance] = {}
-        self._waits: dict[str, Wait] = {}
+        self._cleared: dict[str, StartClearance] = {}
+        self._waits: dict[str, PendingWait] = {}
+        self._ready: set[str] = set()  # waiting tasks that lack only a slot
         self._judging: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._ears: list[asyncio.Task[None]] = []
@@ -173,7 +176,7 @@ class Worker:
         try:
             await self._hark()
             await self._adopt(await self._store.turns())
-            missing = await finish.settle(self._store, self._context.node)
+            missing = await finish.note_missing_tasks(self._store, self._context.node)
             await sessions.sweep_worktrees(self._store, self._context.home.worktrees)
         except PASSING as problem:
             log.warning("%s; trying again soon", problem.message)
@@ -222,6 +225,15 @@ class Worker:
         at_once, limit_of = settings.run.at_once, lambda agent: settings.of(agent).at_once
         return startable(pending, active, at_once, limit_of, held)
 
+    def _due_without_slot(self, turns: list[QueueEntry], held: Collection[str]) -> set[str]:
+        """The waiting tasks to judge again whether or not a slot is free: their wait has a bound."""
+        names = {turn.task for turn in turns if turn.status == "waiting"} - self._ready
+        sessions = {turn.session for turn in turns if turn.task in names}
+        here = [turn for turn in turns if turn.session in sessions]
+        active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
+        pending = [_waiting(turn) for turn in here if turn.status in PENDING]
+        return {*startable(pending, active, len(here) + 1, lambda _: None, held)} & names
+
     # --- judging before the claim: what has to wait takes no slot
 
     async def _judge(self, turns: list[QueueEntry], ours: set[str]) -> None:
@@ -240,9 +252,11 @@ class Worker:
         for turn in turns:
             if turn.status == "waiting" and turn.not_before is not None:
                 held |= {turn.task} if turn.not_before > timestamps.now() else set()
-        due = {*self._startable(turns, held)} & ours
+        self._ready &= {turn.task for turn in turns if turn.status == "waiting"}
+        with_slot = {*self._startable(turns, held)}
+        due = (with_slot | self._due_without_slot(turns, held)) & ours
         for name in due - {*self._cleared} - {*self._judging} - {*self._runs}:
-            judging = asyncio.create_task(self._judge_one(name), name=f"judge {name}")
+            judging = asyncio.create_task(self._judge_one(name, name in with_slot), name=f"judge {name}")
             judging.add_done_callback(self._judged)
             self._judging[name] = judging
 
@@ -266,7 +280,7 @@ class Worker:
             if now < wait.at and all((one.pid, one.command) in table for one in wait.processes)
         }
 
-    async def _judge_one(self, name: str) -> None:
+    async def _judge_one(self, name: str, has_slot: bool) -> None:
         task = await self._store.task(name)
         session = await self._store.session(task.session)
         try:
@@ -277,14 +291,28 @@ class Worker:
             await self._refuse(task, problem)
             return
         now = time.monotonic()
-        if judged.seen is not None:
-            self._cleared[name] = Clearance(task.generation, judged.seen, now + CLEARED_S)
+        if judged.seen is not None and not has_slot:
+            await self._end_wait(task)
+        elif judged.seen is not None:
+            self._cleared[name] = StartClearance(task.generation, judged.seen, now + CLEARED_S)
         elif judged.step is not None:
             before = self._waits.get(name)
             same = before is not None and before.processes == judged.processes
             pause = min(before.pause * 2, SELDOM_S) if before is not None and same else AGAIN_S
             rest = min(pause, *[each for each in judged.step.decided_in if each > 0], SELDOM_S)
-            self._waits[name] = Wait(task.session, judged.processes, pause, now + rest)
+            self._waits[name] = PendingWait(task.session, judged.processes, pause, now + rest)
+
+    async def _end_wait(self, task: Task) -> None:
+        """Its wait is over, but no slot is free: it is queued again, and judged again when one is.
+
+        A task whose policy ignores leftovers goes on waiting: as a queued task it would begin a new wait.
+        """
+        if policy_of(task, self._context.settings).leftovers == "ignore":
+            self._ready.add(task.id)
+            return
+        change = SetStatus(status="queued", reason="its wait is over")
+        with suppress(errors.Refused, errors.NotFound):  # it is claimed or cancelled meanwhile, or deleted
+            await self._store.commit(Commit(task.session, [change], task=task.id))
 
     async def _refuse(self, task: Task, problem: errors.HoldfastError) -> None:
         """It cannot start, and waiting would not help: say why, and end it."""
@@ -407,7 +435,7 @@ class Worker:
 
     # --- runs
 
-    async def _run(self, task_id: str, cleared: Clearance | None = None) -> None:
+    async def _run(self, task_id: str, cleared: StartClearance | None = None) -> None:
         task = await self._store.task(task_id)
         session = await self._store.session(task.session)
         judged = cleared is not None and session.events == cleared.seen + 1  # the claim is one record
@@ -542,8 +570,8 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _waiting(turn: QueueEntry) -> Waiting:
-    return Waiting(turn.task, turn.session, turn.agent)
+def _waiting(turn: QueueEntry) -> QueueCandidate:
+    return QueueCandidate(turn.task, turn.session, turn.agent)
 
 
 def _is_expired(turn: QueueEntry) -> bool:

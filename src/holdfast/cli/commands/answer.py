@@ -46,4 +46,4 @@ async def _answer(options: argparse.Namespace, by: str) -> list[dict[str, Any]]:
 
     home, location = common.home_and_location(options)
     async with open_for_change(home, location) as store:
-        return await control.steering_answer(store, options.task, options.answer, by, call=options.call)
+        return await control.answer_permissions(store, options.task, options.answer, by, call=options.call)
