@@ -1,4 +1,4 @@
-"""An agent's own sessions, as the commands that read them name them."""
+"""Arguments of the commands that read an agent's own sessions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ def add_arguments(parser: argparse.ArgumentParser, *, many: bool) -> None:
     parser.add_argument("agent", metavar="AGENT", help="claude, codex, gemini, … (`holdfast agents`)")
     if many:
         parser.add_argument(
-            "names", metavar="ID_OR_PATH", nargs="*", help="only these; else all of the agent"
+            "names", metavar="ID_OR_PATH", nargs="*", help="only these sessions (default: all of the agent)"
         )
     else:
         parser.add_argument("name", metavar="ID_OR_PATH", help="the agent's own id, or a path")
-    parser.add_argument("--in", dest="store_path", metavar="PATH", help="where its store is, if not as usual")
+    parser.add_argument(
+        "--in", dest="store_path", metavar="PATH", help="the agent's store, if it is not in the usual folder"
+    )
 
 
 def reader_for(options: argparse.Namespace) -> tuple[TranscriptReader, str]:
-    """The reader that is meant, and the root to read in."""
+    """The reader for the agent, and the root of its store."""
     home, _ = common.home_and_location(options)
     agent = AgentRegistry.from_config(config.load(home).get("agents", {})).get(options.agent)
     if agent.history is None:
@@ -37,15 +39,15 @@ def reader_for(options: argparse.Namespace) -> tuple[TranscriptReader, str]:
 
 
 def find_one(reader: TranscriptReader, root: str, name: str) -> SessionRef:
-    """The one session that is meant."""
-    found = reader.find(root, name)
-    if not found:
+    """The one session with that name."""
+    matches = reader.find(root, name)
+    if not matches:
         raise errors.NotFound(
             f"{reader.agent} has no session {name!r} in {root}", hint="--in PATH names another store"
         )
-    if len(found) > 1:
-        paths = sorted({place.path for place in found})
+    if len(matches) > 1:
+        paths = sorted({match.path for match in matches})
         raise errors.Ambiguous(
-            f"{len(found)} sessions are called {name!r}", hint=f"give a path: {', '.join(paths[:5])}"
+            f"{len(matches)} sessions match {name!r}", hint=f"name one by its path: {', '.join(paths[:5])}"
         )
-    return found[0]
+    return matches[0]

@@ -1,4 +1,4 @@
-"""Events as a person reads them."""
+"""Render events as text for people."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 LONG = 2000  # characters of an event shown to a person
 OUTPUT_LINES = 12  # of a tool's output
 
-_COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_COLORS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
 class EventRenderer:
-    """Turns log rows into readable text, coloured on a terminal."""
+    """Turns log rows into readable text, colored on a terminal."""
 
-    def __init__(self, coloured: bool | None = None):
-        if coloured is None:
-            coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        self._coloured = coloured
+    def __init__(self, colored: bool | None = None):
+        if colored is None:
+            colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self._colored = colored
 
     def log_line(self, row: Row) -> str:
-        """One line with place and time, for `log`."""
+        """One line with sequence number and time, for `log`."""
         seq, kind, at, _task, replayed, _origin, _spool, _last, body = row
         mark = " (replayed)" if replayed else ""
         shown = output.plain(_gist(kind, json.loads(body)))[:LONG]
         return f"{seq:>5} {at[:10]} {at[11:19]} {kind}{mark}: {shown}"
 
     def followed(self, row: Row) -> str | None:
-        """The event as part of a run that is followed; None for what a follower need not see."""
+        """The event as text in a followed run; None if a follower does not need it."""
         kind, body = row[1], json.loads(row[8])
         paint = self._paint
         match kind:
@@ -57,9 +57,9 @@ class EventRenderer:
         return None
 
     def _summary(self, body: dict[str, Any]) -> str:
-        mark, colour = {"ok": ("✓", "green"), "error": ("✗", "red")}.get(body["outcome"], ("⚡", "yellow"))
+        mark, color = {"ok": ("✓", "green"), "error": ("✗", "red")}.get(body["outcome"], ("⚡", "yellow"))
         took = f" {body['duration_ms'] / 1000:.1f} s" if "duration_ms" in body else ""
-        head = self._paint(colour, f"{mark} {output.plain(body['name'])} {body['outcome']}{took}")
+        head = self._paint(color, f"{mark} {output.plain(body['name'])} {body['outcome']}{took}")
         lines = _many(body["output"]).splitlines()
         more = [f"  … {len(lines) - OUTPUT_LINES} more lines"] if len(lines) > OUTPUT_LINES else []
         return "\n".join([head, *[self._paint("dim", f"  {t}") for t in (*lines[:OUTPUT_LINES], *more)]])
@@ -71,12 +71,12 @@ class EventRenderer:
             return self._paint("yellow", f"? may it run {what}") + f"\n  {how}"
         return self._paint("dim", f"  {body['answer']} by {body.get('by')}: {what}")
 
-    def _paint(self, colour: str, text: str) -> str:
-        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._coloured and text else text
+    def _paint(self, color: str, text: str) -> str:
+        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self._colored and text else text
 
 
 def call_text(body: dict[str, Any]) -> str:
-    """The tool that is asked for, and with what, on one line."""
+    """The requested tool and its input, on one line."""
     return f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
 
 
@@ -127,13 +127,13 @@ def _changed(body: dict[str, Any]) -> str:
         case "queue":
             return f"queued: {body['prompt']}"
         case "claim":
-            return f"taken by process {body['owner']['pid']} on {body['owner']['host']}"
+            return f"claimed by process {body['owner']['pid']} on {body['owner']['host']}"
         case "deliver":
             return f"prompt {body['delivery']}"
         case "status":
             return f"{body['status']}: {body['reason']}" if body.get("reason") else str(body["status"])
-    said = _fields({name: value for name, value in body.items() if name != "op"})
-    return f"{body['op']}: {said}" if said else str(body["op"])
+    details = _fields({name: value for name, value in body.items() if name != "op"})
+    return f"{body['op']}: {details}" if details else str(body["op"])
 
 
 def _fields(body: dict[str, Any]) -> str:

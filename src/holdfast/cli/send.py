@@ -1,4 +1,4 @@
-"""Prompts on their way to a worker, as `run`, `resume` and `redispatch` send them."""
+"""Send a prompt to a worker, through the hub if one runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,13 @@ if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.store.location import Location
 
-if TYPE_CHECKING:
-    from holdfast.client.client import HubClient
-
 T = TypeVar("T")
 
 
 def via_hub(home: Home, location: Location, call: Callable[[HubClient], T], instead: Callable[[], T]) -> T:
-    """What the hub answers; where none runs, or it goes while we ask, what is done `instead`.
+    """The hub's answer; if none runs, or it stops meanwhile, the result of `instead`.
 
-    It may have heard us before it went, so both must be fit to be done after the other.
+    The hub may have received the request before it stopped, so doing both must be safe.
     """
     if find_hub(home, location) is None:
         return instead()
@@ -43,31 +40,34 @@ def via_hub(home: Home, location: Location, call: Callable[[HubClient], T], inst
         return instead()
 
 
-# --- Prompts on their way to a worker, as `run`, `resume` and `redispatch` send them.
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What every prompt can be sent with."""
-    parser.add_argument("prompt", metavar="PROMPT", help="what to do; - reads it from standard input")
-    parser.add_argument("--permissions", choices=("ask", "allow", "deny"), help="what it may do (ask)")
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop it after so long")
+    """The options of every prompt."""
+    parser.add_argument("prompt", metavar="PROMPT", help="the prompt; - reads it from standard input")
+    parser.add_argument(
+        "--permissions",
+        choices=("ask", "allow", "deny"),
+        help="how to answer permission requests (default: ask)",
+    )
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop the task after this time")
     parser.add_argument(
         "--leftovers",
         choices=("wait", "end", "ignore"),
-        help="what to do about leftover processes of a dead run (as configured: wait)",
+        help="what to do about leftover processes of a dead run (default: as configured, or wait)",
     )
     parser.add_argument(
-        "--queue", action="store_true", help="wait behind what runs there; else it is refused"
+        "--queue",
+        action="store_true",
+        help="wait until the session is free; without it, a busy session is an error",
     )
     parser.add_argument(
-        "--no-brief", action="store_true", help="do not tell a fresh run of the one cut short"
+        "--no-brief", action="store_true", help="do not tell a fresh run about the interrupted one"
     )
-    parser.add_argument("--detach", action="store_true", help="do not follow it")
-    parser.add_argument("--no-hub", action="store_true", help="in this environment, also where a hub runs")
+    parser.add_argument("--detach", action="store_true", help="do not follow the task")
+    parser.add_argument("--no-hub", action="store_true", help="run in this environment, even if a hub runs")
 
 
 def send(options: argparse.Namespace, **wish: Any) -> int:
-    """Queue it and follow it to its end; the exit status tells how it ended."""
+    """Queue the prompt and follow its task to the end; the exit status says how it ended."""
     from holdfast.cli.commands.run import follow
 
     home, location = common.home_and_location(options)
@@ -78,7 +78,7 @@ def send(options: argparse.Namespace, **wish: Any) -> int:
         "leftovers": options.leftovers,
         "queue": options.queue,
         "brief": not options.no_brief,
-        "task": ids.new(ids.TASK),  # whoever hears of it twice knows it by this
+        "task": ids.new(ids.TASK),  # the same id is never queued twice
     }
 
     def here() -> dict[str, Any]:
@@ -96,7 +96,7 @@ def send(options: argparse.Namespace, **wish: Any) -> int:
 
 
 def _over(hub: HubClient, wish: dict[str, Any]) -> dict[str, Any]:
-    """Hand a wish over to the hub, which is somewhere else."""
+    """Send the request to the hub."""
     how = wish.get("how")
     if how is not None:
         return {**hub.resume(**wish)}
@@ -104,7 +104,7 @@ def _over(hub: HubClient, wish: dict[str, Any]) -> dict[str, Any]:
 
 
 def current_folder() -> str | None:
-    """The folder that the command was given in; None if it was deleted."""
+    """The current folder of the command; None if it was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A hub that runs, as Python sees it: `HubClient.of(home)` finds it, its methods are the API's calls."""
+"""A Python client of a running hub: `HubClient.of(home)` finds it, its methods are the API's calls."""
 
 from __future__ import annotations
 

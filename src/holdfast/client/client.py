@@ -1,7 +1,7 @@
-"""The hub's calls.
+"""The client's methods, one per call of the hub's API.
 
-A prompt that is sent has the id of its task with it. So it may be sent again, through the hub or past it,
-when the connection broke and nobody knows whether it was heard: the same id is never queued twice.
+A prompt carries the id of its task. So a client can send it again, through the hub or without it, when the
+connection broke and the outcome is unknown: the same id is never queued twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Permissions = Literal["ask", "allow", "deny"]
 
 
 class DispatchedJson(TypedDict):
-    """Where a prompt went."""
+    """The task and session of a prompt."""
 
     task: str
     session: str
@@ -52,7 +52,7 @@ class SessionJson(TypedDict, total=False):
 
 
 class TaskJson(TypedDict, total=False):
-    """One prompt and what became of it."""
+    """One prompt and its outcome."""
 
     id: str
     session: str
@@ -79,7 +79,7 @@ class EventJson(TypedDict):
 
 
 class VerdictJson(TypedDict):
-    """Whether a session may be gone on with, and why."""
+    """Whether a session is safe to resume, and why."""
 
     action: str
     reasons: list[dict[str, Any]]
@@ -94,14 +94,12 @@ class SessionsPage(TypedDict):
     next: str | None
 
 
-# --- The hub's calls.
-
 BY_HAND = "by hand"  # the reason where none is given
 PAGE = 500  # events asked for at a time
 
 
 class HubClient:
-    """A running hub; every call says what the hub says, or raises the error that it had."""
+    """A running hub; every call returns the answer, or raises the error that the hub reports."""
 
     def __init__(
         self,
@@ -182,7 +180,7 @@ class HubClient:
         leftovers: Leftovers | None = None,
         task: str | None = None,
     ) -> DispatchedJson:
-        """Go on with a session, if that is safe or somebody says so."""
+        """Continue a session, if that is safe or forced."""
         return self._send(
             f"/api/sessions/{path_segment(session)}/resume",
             task,
@@ -277,25 +275,25 @@ class HubClient:
         return self._changed("PATCH", session, "", body)
 
     def archive(self, session: str, reason: str = BY_HAND) -> SessionJson:
-        """Put a session away."""
+        """Archive a session."""
         return self._changed("POST", session, "/archive", {"reason": reason})
 
     def unarchive(self, session: str) -> SessionJson:
-        """Take it out again."""
+        """Move it out of the archive."""
         return self._changed("POST", session, "/unarchive", {})
 
     def delete(self, session: str, reason: str = BY_HAND) -> tuple[SessionJson, str | None]:
-        """Move it into the trash; also why its worktree stays, where it does."""
+        """Move it to the trash; also why its worktree stays, where it does."""
         answer = self._asked("DELETE", f"/api/sessions/{path_segment(session)}", query={"reason": reason})
         stays: str | None = answer.pop("worktree_stays")
         return answer, stays
 
     def restore(self, session: str) -> SessionJson:
-        """Bring it back."""
+        """Restore it from the trash."""
         return self._changed("POST", session, "/restore", {})
 
     def trust(self, session: str, reason: str = BY_HAND) -> dict[str, Any]:
-        """Say that it is sound, though its last task did not end well; what was recorded."""
+        """Mark it as sound after its last task failed or was cancelled; the record."""
         answer: dict[str, Any] = self._asked(
             "POST", f"/api/sessions/{path_segment(session)}/trust", {"reason": reason}
         )
@@ -326,7 +324,7 @@ class HubClient:
         return answer
 
     def verdict(self, session: str, *, fork: bool = False) -> VerdictJson:
-        """Whether it may be gone on with."""
+        """Whether it is safe to resume."""
         answer: VerdictJson = self._asked(
             "GET", f"/api/sessions/{path_segment(session)}/verdict", query={"fork": fork}
         )
@@ -346,7 +344,7 @@ class HubClient:
     def stream(
         self, session: str | None = None, *, after: str | int | None = None, patience_s: float = 60.0
     ) -> Iterator[StreamMessage]:
-        """Follow a session, or all of them, across restarts of the hub; see `following.follow`."""
+        """Follow a session, or all of them, across restarts of the hub; see `stream.follow`."""
         from holdfast.client.stream import follow
 
         path = "/api/stream" if session is None else f"/api/sessions/{path_segment(session)}/stream"

@@ -14,11 +14,11 @@ from holdfast.cli import common, output
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Nothing but the shared options."""
-    return common.parser(name, "What is installed here, and what is known not to work with it.")
+    return common.parser(name, "List the agents that are installed here, and their known problems.")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look for every agent at once, and print what was found."""
+    """Look for every agent, and print the result."""
     home, _ = common.home_and_location(options)
     tables = config.load(home).get("agents", {})
     found = check_agents(AgentRegistry.from_config(tables), tables, os.environ)

@@ -12,16 +12,18 @@ from holdfast.cli.open_store import open_for_change
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """Which task, which call, and what."""
-    parser = common.parser(name, "Answer what an agent asks for; it waits for that, also across restarts.")
-    parser.add_argument("task", metavar="TASK", help="an id or its beginning")
+    """The task, the call and the answer."""
+    parser = common.parser(
+        name, "Allow or deny what an agent asks for; the agent waits for the answer, also across restarts."
+    )
+    parser.add_argument("task", metavar="TASK", help="an id or a unique prefix")
     parser.add_argument("answer", choices=("allow", "deny"))
-    parser.add_argument("--call", metavar="CALL", help="only this one of several that wait")
+    parser.add_argument("--call", metavar="CALL", help="only this one of several requests")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Record the answer; whoever drives the task passes it on."""
+    """Record the answer; the process that drives the task passes it on."""
     home, location = common.home_and_location(options)
     by = current_user()
 

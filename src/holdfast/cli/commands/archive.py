@@ -22,43 +22,43 @@ S = TypeVar("S")
 
 
 class SessionCommand(NamedTuple):
-    """One of the changes."""
+    """One kind of change to a session."""
 
     about: str
     reasoned: bool
     change: Callable[[BaseStore, str, str, str], Awaitable[Session]]  # store, session, by, reason
     over: Callable[[HubClient, str, str], Any]  # the same by a hub: session, reason
-    told: str
+    result: str
 
 
 VERBS = {
     "archive": SessionCommand(
-        "Put a session away; its key is free again, its tokens and prompts stay.",
+        "Archive a session; its key is free again, its tokens and prompts stay.",
         True,
         lambda store, session, by, reason: store.archive(session, by, reason),
         lambda hub, session, reason: hub.archive(session, reason),
         "is archived",
     ),
     "unarchive": SessionCommand(
-        "Take a session out of the archive.",
+        "Move a session out of the archive.",
         False,
         lambda store, session, by, _: store.unarchive(session, by),
         lambda hub, session, _: hub.unarchive(session),
         "is live again",
     ),
     "rm": SessionCommand(
-        "Move a session into the trash.",
+        "Move a session to the trash.",
         True,
         lambda store, session, by, reason: _delete(store, session, by, reason),
         lambda hub, session, reason: _deleted(*hub.delete(session, reason)),
-        "is in the trash; `holdfast restore` brings it back",
+        "is in the trash; `holdfast restore` restores it",
     ),
     "restore": SessionCommand(
-        "Bring a session back from the trash.",
+        "Restore a session from the trash.",
         False,
         lambda store, session, by, _: store.restore(session, by),
         lambda hub, session, _: hub.restore(session),
-        "is back",
+        "is restored",
     ),
 }
 
@@ -67,22 +67,24 @@ def parser(name: str) -> argparse.ArgumentParser:
     """Which session, and why."""
     verb = VERBS[name]
     parser = common.parser(name, verb.about)
-    parser.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
     if verb.reasoned:
-        parser.add_argument("--reason", default="by hand", help="kept with it")
+        parser.add_argument("--reason", default="by hand", help="the reason to record")
     else:
         parser.set_defaults(reason="")
     if name == "restore":
-        parser.add_argument("--native", action="store_true", help="the agent's own transcript, from our copy")
         parser.add_argument(
-            "--dry-run", action="store_true", help="with --native: only show what it would do"
+            "--native", action="store_true", help="restore the agent's own transcript from Holdfast's copy"
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="with --native: only show what would change"
         )
     parser.set_defaults(verb=verb)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the change and say so."""
+    """Make the change and print it."""
     if options.verb is VERBS["restore"] and options.native:
         from holdfast.cli.commands import restore_native
 
@@ -95,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         output.json_line(session)
     else:
-        output.text(f"{session['id']} {options.verb.told}")
+        output.text(f"{session['id']} {options.verb.result}")
     return 0
 
 
@@ -114,7 +116,7 @@ async def _delete(store: BaseStore, session: str, by: str, reason: str) -> Sessi
 
 
 def _deleted(session: S, problem: str | None) -> S:
-    """A deleted session; why its worktree stays is told."""
+    """A deleted session; prints why its worktree stays."""
     if problem:
         output.note(f"holdfast: {problem}")
     return session

@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.store.location import Location
 
-LEFT = "had ended; what it had left running is ended, too"
-TOLD = {"cancelled": "is cancelled", "interrupted": LEFT, "failed": LEFT}
+LEFT = "had already ended; its leftover processes are ended too"
+RESULTS = {"cancelled": "is cancelled", "interrupted": LEFT, "failed": LEFT}
 
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which task."""
-    parser = common.parser(name, "Stop a task: the agent is asked first, then all it started is ended.")
-    parser.add_argument("task", metavar="TASK", help="an id or its beginning")
-    parser.add_argument("--now", action="store_true", help="do not wait for the agent to stop by itself")
+    parser = common.parser(name, "Stop a task: ask the agent first, then end every process it started.")
+    parser.add_argument("task", metavar="TASK", help="an id or a unique prefix")
+    parser.add_argument("--now", action="store_true", help="do not wait for the agent to stop on its own")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, and say what was asked."""
+    """Request the stop, and print the result."""
     home, location = common.home_and_location(options)
     task, status = cancel(home, location, options.task, current_user(), twice=options.now)
     if options.json:
         output.json_line({"task": task, "status": status})
     else:
-        output.text(f"task {task} {TOLD.get(status, 'was asked to stop')}")
+        output.text(f"task {task} {RESULTS.get(status, 'is stopping')}")
     return 0
 
 
 def cancel(home: Home, location: Location, name: str, by: str, *, twice: bool = False) -> tuple[str, str]:
-    """Ask a task to stop, whoever drives it; one that has not begun is cancelled at once."""
+    """Ask a task to stop; one that has not started is cancelled at once."""
 
     def over(hub: HubClient) -> tuple[str, str]:
-        told = hub.cancel(name, now=twice)
-        return told["id"], told["status"]
+        task = hub.cancel(name, now=twice)
+        return task["id"], task["status"]
 
     def here() -> tuple[str, str]:
         task, status = asyncio.run(_cancel(home, location, name, by, twice))
-        if status not in TOLD:
+        if status not in RESULTS:
             background.ensure_worker(home, location, by)
         return task, status
 

@@ -1,4 +1,4 @@
-"""`holdfast complete -- WORD …`: what the last word of a command line may become; asked by a shell."""
+"""`holdfast complete -- WORD …`: completions of the last word of a command line, for a shell."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from holdfast.errors import HoldfastError
 if TYPE_CHECKING:
     from holdfast.store.sql import Sql
 
-MOST = 100  # sessions or tasks that are offered
+MOST = 100  # sessions or tasks to offer
 
 Candidate = tuple[str, str]  # the word, and what it is
 
 
 def parser(name: str) -> argparse.ArgumentParser:
     """The words up to the cursor, the unfinished one last."""
-    parser = common.parser(name, "What the last word may become, a line each. For `holdfast completion`.")
+    parser = common.parser(
+        name, "Print completions of the last word, one per line. For `holdfast completion`."
+    )
     parser.add_argument("words", nargs="*")
     return parser
 
@@ -34,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def candidates(before: list[str], last: str, options: argparse.Namespace) -> Iterable[Candidate]:
-    """What may stand behind `before`."""
+    """Completions of the word after `before`."""
     from holdfast.cli.main import COMMANDS
 
     if not before:
@@ -51,21 +53,21 @@ def candidates(before: list[str], last: str, options: argparse.Namespace) -> Ite
 
 
 def wanted(actions: list[argparse.Action], words: list[str]) -> argparse.Action | None:
-    """The option or place that the next word is for."""
-    places = [action for action in actions if not action.option_strings]
+    """The option or positional argument that the next word belongs to."""
+    positionals = [action for action in actions if not action.option_strings]
     option = None
     for word in words:
         if option is not None:
             option = None
         elif word.startswith("-") and word != "-":
             option = next((a for a in actions if word in a.option_strings and a.nargs is None), None)
-        elif len(places) > 1 or (places and places[0].nargs is None):
-            places.pop(0)
-    return option or (places[0] if places else None)
+        elif len(positionals) > 1 or (positionals and positionals[0].nargs is None):
+            positionals.pop(0)
+    return option or (positionals[0] if positionals else None)
 
 
 def values(action: argparse.Action, options: argparse.Namespace) -> Iterable[Candidate]:
-    """What an option or a place can hold, as far as that is known."""
+    """Known values of an option or positional argument."""
     if action.choices is not None:
         return [(str(choice), "") for choice in action.choices]
     name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
@@ -106,7 +108,7 @@ def _tasks(options: argparse.Namespace) -> list[Candidate]:
 
 
 def _asked(options: argparse.Namespace, question: Any) -> list[dict[str, Any]]:
-    """What the store tells; nothing where there is none, for a shell has no place for a complaint."""
+    """The answer of the store; empty if there is none, because a shell cannot show an error."""
     from holdfast.store.readonly import ask
 
     try:

@@ -1,4 +1,4 @@
-"""`holdfast config`: what is in force, and from where."""
+"""`holdfast config`: show the settings in force, and where each comes from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.home import Home
 from holdfast.settings import HubSettings, RunSettings
 from holdfast.store.location import Location
 
-SECRET = ("secret", "password", "token", "key")  # parts of a name whose value is nobody's business
+SECRET = ("secret", "password", "token", "key")  # a setting with one of these in its name is hidden
 HIDDEN = "(hidden)"
 
 
@@ -32,7 +32,7 @@ class SettingRow(NamedTuple):
 def parser(name: str) -> argparse.ArgumentParser:
     """Nothing but the shared options."""
     return common.parser(
-        name, "What is in force, and from where. A config that is wrong is an error that says so."
+        name, "Show the settings in force, and where each comes from. Reports an invalid config."
     )
 
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     output.table(
         ("SETTING", "VALUE", "FROM"),
-        [(row.name, _shown(row.value), row.source) for row in rows],
+        [(row.name, _as_text(row.value), row.source) for row in rows],
     )
     return 0
 
@@ -61,7 +61,7 @@ def _rows(home: Home, location: Location, options: argparse.Namespace) -> Iterat
     for group in ("agents", "forges"):
         for name, table in written.get(group, {}).items():
             for key, value in table.items():
-                yield SettingRow(f"{group}.{name}.{key}", _seen(key, value), home.config)
+                yield SettingRow(f"{group}.{name}.{key}", _redact(key, value), home.config)
 
 
 def _store_source(options: argparse.Namespace) -> str:
@@ -75,18 +75,18 @@ def _table(name: str, defaults: msgspec.Struct, written: dict[str, Any], home: H
         value = written.get(field.name, getattr(defaults, field.name))
         yield SettingRow(
             f"{name}.{field.name}",
-            _seen(field.name, value),
+            _redact(field.name, value),
             home.config if field.name in written else "default",
         )
 
 
-def _seen(name: str, value: Any) -> Any:
-    """A value as it may be shown to whoever looks over the user's shoulder."""
+def _redact(name: str, value: Any) -> Any:
+    """A value with its secrets hidden."""
     if isinstance(value, dict):
-        return {key: _seen(key, each) for key, each in value.items()}
+        return {key: _redact(key, each) for key, each in value.items()}
     secret = any(part in name.lower() for part in SECRET)
     return HIDDEN if secret and isinstance(value, str) and not name.endswith("_file") else value
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return "-" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()

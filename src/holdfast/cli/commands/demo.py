@@ -1,4 +1,4 @@
-"""`holdfast demo`: a tour in a home of its own; it kills things, and checks what is left."""
+"""`holdfast demo`: a tour in a scratch home; it kills things, and checks what survives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.cli import common, output
 def parser(name: str) -> argparse.ArgumentParser:
     """Nothing but the shared options, and whether to wait at the end."""
     parser = common.parser(
-        name, "A tour without agent or model: runs a demo agent, kills things, shows what survives."
+        name, "Take a tour that needs no model: run a demo agent, kill things, show what survives."
     )
     parser.add_argument("--no-wait", action="store_true", help="do not keep the page open at the end")
     return parser
@@ -28,11 +28,11 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             output.json_line({"claims": tell.claims})
             return 0
-        tell.act("That was all. Nothing was lost.")
+        tell.act("The tour is complete. Nothing was lost.")
         tell.say("The page shows it:")
         tell.point(stage.address)
         if sys.stdin.isatty() and not options.no_wait:
-            tell.say("Enter or Ctrl-C ends the tour and removes all of it.")
+            tell.say("Press Enter or Ctrl-C to end the tour and remove its files.")
             try:
                 input()
             except (KeyboardInterrupt, EOFError):

@@ -1,4 +1,4 @@
-"""`holdfast doctor`."""
+"""`holdfast doctor`: find damage, show a plan, apply or undo it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,17 @@ from holdfast import errors
 from holdfast.cli import common, output
 
 if TYPE_CHECKING:
-    from holdfast.doctor.plan import Diagnosis, DoctorFinding
-
-if TYPE_CHECKING:
-    from holdfast.doctor.plan import Diagnosis, Progress, RepairTarget
+    from holdfast.doctor.plan import Diagnosis, DoctorFinding, Progress, RepairTarget
     from holdfast.doctor.receipts import Receipt
     from holdfast.home import Home
     from holdfast.store.location import Location
 
 INDENT = "  "
-ALONE = "none: left alone"
+ALONE = "none: left unchanged"
 
 
 def show(found: Diagnosis) -> None:
-    """All findings and how many there are; where it is no terminal, one line for each."""
+    """Print all findings and their count; without a terminal, one line each."""
     width = output.columns()
     if width is None:
         rows = [(f.subject, f.code, f.text, f.action or ALONE) for f in found.shown]
@@ -39,15 +36,15 @@ def show(found: Diagnosis) -> None:
             output.text(line)
     safe = sum(finding.safe for finding in found.shown)
     told = "1 finding" if len(found.shown) == 1 else f"{len(found.shown)} findings"
-    output.text(f"{found.path}: {told}, {safe} of them can be mended safely, the others are left alone")
+    output.text(f"{found.path}: {told}, {safe} of them can be repaired safely, the others are left unchanged")
 
 
 def lines(findings: Sequence[DoctorFinding], width: int) -> Iterator[str]:
-    """The findings in as many lines as they need, none wider than that."""
-    mended = [finding for finding in findings if finding.safe]
-    if mended:
-        yield "CAN BE MENDED"
-        for finding in mended:
+    """The findings as lines, none wider than `width`."""
+    repairable = [finding for finding in findings if finding.safe]
+    if repairable:
+        yield "CAN BE REPAIRED"
+        for finding in repairable:
             yield from _wrapped(f"{finding.subject}  {finding.code}", width, 1)
             yield from _wrapped(finding.text, width, 2)
             yield from _wrapped(f"→ {finding.action}", width, 2)
@@ -56,7 +53,7 @@ def lines(findings: Sequence[DoctorFinding], width: int) -> Iterator[str]:
         if not finding.safe:
             kinds.setdefault(finding.code, {}).setdefault(finding.text, []).append(finding)
     if kinds:
-        yield "LEFT ALONE"
+        yield "LEFT UNCHANGED"
     for code, told in sorted(kinds.items(), key=lambda kind: sum(map(len, kind[1].values()))):
         yield f"{INDENT}{code} ({sum(map(len, told.values()))})"
         for text, alike in told.items():
@@ -67,7 +64,7 @@ def lines(findings: Sequence[DoctorFinding], width: int) -> Iterator[str]:
 
 
 def _choices(finding: DoctorFinding) -> Iterator[str]:
-    """What a person may choose of, where the doctor will not."""
+    """The candidates that a person chooses from."""
     for candidate in finding.evidence.get("candidates", ()):
         told = ", ".join(f"{key} {value}" for key, value in candidate["keys"].items())
         yield f"{told}, from {candidate['path'] or candidate['source']}"
@@ -93,26 +90,24 @@ def _listed(names: Iterable[str], width: int, depth: int) -> Iterator[str]:
         yield line
 
 
-# --- `holdfast doctor`.
-
 TARGETS = ("self", "hapi", "hermes")
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """Which patient, and whether to operate."""
-    parser = common.parser(name, "Look for damage; nothing is changed without --apply or --undo.")
-    parser.add_argument("target", nargs="?", choices=TARGETS, help="self (the default): our own home")
-    parser.add_argument("path", nargs="?", help="of hapi or hermes: its home folder or its database")
+    """The target, and whether to repair it."""
+    parser = common.parser(name, "Find damage. Nothing is changed without --apply or --undo.")
+    parser.add_argument("target", nargs="?", choices=TARGETS, help="self (default): the Holdfast home")
+    parser.add_argument("path", nargs="?", help="for hapi or hermes: its home folder or its database")
     parser.add_argument(
         "--choose",
         metavar="SESSION=TOKEN",
         action="append",
         default=[],
-        help="the conversation that is meant, of several or as only you know; also with --apply",
+        help="the conversation that belongs to a hapi session; repeat it with --apply",
     )
     do = parser.add_mutually_exclusive_group()
     do.add_argument("--apply", metavar="PLAN", help="the plan's fingerprint, or a file with --json output")
-    do.add_argument("--undo", metavar="RECEIPT", help="give back what an --apply changed, byte for byte")
+    do.add_argument("--undo", metavar="RECEIPT", help="undo an --apply, byte for byte")
     return parser
 
 
@@ -124,7 +119,9 @@ def run(options: argparse.Namespace) -> int:
     target = options.target or "self"
     if (target == "self") != (options.path is None):
         raise errors.BadInput(
-            "doctor self takes no path" if target == "self" else f"say where the {target} install is",
+            "doctor self takes no path"
+            if target == "self"
+            else f"doctor {target} needs the path of the install",
             hint="holdfast doctor [self | hapi PATH | hermes PATH]",
         )
     if options.apply is None:
@@ -145,7 +142,7 @@ def _look(options: argparse.Namespace, target: str, home: Home, location: Locati
     from holdfast.doctor import operation
 
     with _progress() as progress:
-        return operation.diagnose(home, _patient(options, target), progress)
+        return operation.diagnose(home, _repair_target(options, target), progress)
 
 
 def _apply(options: argparse.Namespace, target: str, home: Home, location: Location) -> Receipt:
@@ -159,10 +156,10 @@ def _apply(options: argparse.Namespace, target: str, home: Home, location: Locat
             return asyncio.run(own.apply(home, location, plan, progress))
         from holdfast.doctor import operation
 
-        return operation.apply(home, _patient(options, target), plan, progress)
+        return operation.apply(home, _repair_target(options, target), plan, progress)
 
 
-def _patient(options: argparse.Namespace, target: str) -> RepairTarget:
+def _repair_target(options: argparse.Namespace, target: str) -> RepairTarget:
     from holdfast.peers import repair_target
 
     chosen = dict(choice.partition("=")[::2] for choice in options.choose)
@@ -187,7 +184,7 @@ def _undo(options: argparse.Namespace, home: Home) -> int:
         output.json_line({**receipt.as_json(), "undone": True})
     else:
         for item in receipt.items:
-            output.text(f"as it was: {item.path}")
+            output.text(f"restored: {item.path}")
         output.text(f"{receipt.id} is undone")
     return 0
 
@@ -216,16 +213,16 @@ def _show(found: Diagnosis, options: argparse.Namespace) -> None:
         output.json_line(found.as_json())
         return
     if not found.shown:
-        output.text("nothing is wrong")
+        output.text("no damage found")
         return
     show(found)
     if not found.plan:
         return
     words = ["holdfast", "doctor", *(["self"] if options.path is None else [found.target, options.path])]
     words += [word for choice in options.choose for word in ("--choose", choice)]
-    output.text(f"to mend that: {shlex.join([*words, '--apply', found.fingerprint])}")
-    if options.path is not None and (signs := _patient(options, found.target).running()):
-        output.text(f"but {found.target} is running: {'; '.join(signs)}; end it first")
+    output.text(f"to repair: {shlex.join([*words, '--apply', found.fingerprint])}")
+    if options.path is not None and (signs := _repair_target(options, found.target).running()):
+        output.text(f"but {found.target} is running: {'; '.join(signs)}; stop it first")
 
 
 def _show_receipt(receipt: Receipt, as_json: bool) -> None:
@@ -240,12 +237,12 @@ def _show_receipt(receipt: Receipt, as_json: bool) -> None:
         output.text(f"FAILED {problem}")
     output.text(f"{len(receipt.actions)} repaired, {len(receipt.problems)} failed")
     if receipt.sealed is None:
-        output.text(f"to take it back: holdfast doctor --undo {receipt.id}")
+        output.text(f"to undo: holdfast doctor --undo {receipt.id}")
 
 
 @contextmanager
 def _progress() -> Iterator[Progress | None]:
-    """A bar that is gone when the work is over, however it ends."""
+    """A progress bar, erased when the work ends."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""`holdfast history`: an agent's own transcript as our events."""
+"""`holdfast history`: show an agent's own transcript as events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.transcripts.reader import SessionRef
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session of which agent."""
-    parser = common.parser(name, "An agent's own transcript as events; nothing of it is changed.")
+    parser = common.parser(name, "Show an agent's own transcript as events. Reads only.")
     native_args.add_arguments(parser, many=False)
     return parser
 

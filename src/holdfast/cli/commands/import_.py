@@ -1,4 +1,4 @@
-"""`holdfast import`: adopt sessions that agents had without us."""
+"""`holdfast import`: import sessions that agents had without Holdfast."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ WORTH = 4  # transcripts for which one more is started
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which sessions of which agent."""
-    parser = common.parser(name, "Adopt an agent's existing sessions; none is taken twice.")
+    parser = common.parser(name, "Import an agent's existing sessions; none is imported twice.")
     native_args.add_arguments(parser, many=True)
-    parser.add_argument("--cwd", metavar="DIR", help="only those of this folder")
+    parser.add_argument("--cwd", metavar="DIR", help="only sessions of this folder")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Adopt them; one that cannot be read does not stop the rest."""
+    """Import them; one that cannot be read does not stop the rest."""
     if options.agent == "hapi":
         adopted, failed = asyncio.run(_hapi(options))
     else:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         here = len(adopted) - len(new)
         sessions, records = output.counted(len(new), "session"), output.counted(events, "event")
-        output.text(f"{sessions} adopted, {here} already here, {records} added")
+        output.text(f"{sessions} imported, {here} already here, {records} added")
     for problem in failed:
         output.note(f"holdfast: {problem['path']}: {problem['message']}")
     return 1 if failed else 0
@@ -62,7 +62,7 @@ def _places(options: argparse.Namespace, reader: TranscriptReader, root: str) ->
 
 
 def _named(reader: TranscriptReader, root: str, name: str) -> list[SessionRef]:
-    """The one session that is meant; of a whole install, all."""
+    """The one session with that name; all sessions of an install."""
     if os.path.isdir(name):
         return reader.find(root, name) or [native_args.find_one(reader, root, name)]
     return [native_args.find_one(reader, root, name)]
@@ -154,7 +154,7 @@ def _worker_count(places: list[SessionRef]) -> int:
 
 @contextmanager
 def _import_lock(home: Home) -> Iterator[None]:
-    """Be the only import in this home; also what a killed one forked is waited for."""
+    """Be the only import in this home; waits also for workers of a killed import."""
     durable_io.make_folder(home.path)
     path = os.path.join(home.path, "import.lock")
     with durable_io.reported(path):

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Nothing but the shared options."""
-    return common.parser(name, "Make the home and its store, or bring them up to this version.")
+    return common.parser(name, "Create the home and its store, or upgrade them to this version.")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make what is not there; what is there is healed, and nothing is replaced."""
+    """Create what is missing and heal what is there; nothing is replaced."""
     import asyncio
 
     home, location = common.home_and_location(options)

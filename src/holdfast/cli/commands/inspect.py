@@ -1,4 +1,4 @@
-"""`holdfast inspect`: whether an agent's own session is sound."""
+"""`holdfast inspect`: check whether an agent's own session is sound."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from holdfast.transcripts.inspect import inspect_session
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session of which agent."""
-    parser = common.parser(name, "Is an agent's own session sound, and how far has it come?")
+    parser = common.parser(name, "Check whether an agent's own session is sound, and which turn is complete.")
     native_args.add_arguments(parser, many=False)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what was found; looking changes nothing."""
+    """Print the result; nothing is changed."""
     reader, root = native_args.reader_for(options)
     home, _ = common.home_and_location(options)
     found = inspect_session(reader, root, options.name, home)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session, and from where."""
-    parser = common.parser(name, "A session's events; with --json one a line.")
-    parser.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
-    parser.add_argument("-f", "--follow", action="store_true", help="wait for more; Ctrl-C ends it")
-    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="only what follows this one")
+    parser = common.parser(name, "Show a session's events; with --json, one per line.")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
+    parser.add_argument("-f", "--follow", action="store_true", help="wait for more events; Ctrl-C stops")
+    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this number")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""`holdfast logins`: which browsers are logged in to the page, and ending their logins."""
+"""`holdfast logins`: list the browsers that are logged in to the page, or revoke their logins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.hub.logins import Logins
 def parser(name: str) -> argparse.ArgumentParser:
     """What to do with which logins."""
     parser = common.parser(
-        name, "List the logins of the page, or revoke some: their browsers are out at once."
+        name, "List the logins to the page, or revoke some; their browsers are logged out at once."
     )
     parser.add_argument("action", nargs="?", choices=("revoke",), help="end logins instead of listing them")
     parser.add_argument("ids", nargs="*", metavar="ID", help="the logins to revoke")

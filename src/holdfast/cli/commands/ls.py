@@ -16,15 +16,22 @@ STATES = ("present", "live", "archived", "deleted", "all")
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """What can be asked of the list."""
+    """The filters."""
     parser = common.parser(name, "List sessions, the latest first.")
-    parser.add_argument("--state", choices=STATES, default="present", help="present: all but deleted")
-    parser.add_argument("-a", "--agent", default="", help="only this agent's")
-    parser.add_argument("--key", default="", help="only this key's")
-    parser.add_argument("-q", "--text", default="", help="in title, key, cwd, branch, agent or id")
-    parser.add_argument("--empty", action="store_true", help="also those in which nothing happened")
-    parser.add_argument("-n", "--limit", type=int, default=50, help="how many (50)")
-    parser.add_argument("--before", metavar="CURSOR", help="the page after the session of that cursor")
+    parser.add_argument(
+        "--state", choices=STATES, default="present", help="present (default): all but deleted"
+    )
+    parser.add_argument("-a", "--agent", default="", help="only sessions of this agent")
+    parser.add_argument("--key", default="", help="only sessions with this key")
+    parser.add_argument(
+        "-q",
+        "--text",
+        default="",
+        help="only sessions with this text in title, key, cwd, branch, agent or id",
+    )
+    parser.add_argument("--empty", action="store_true", help="include empty sessions")
+    parser.add_argument("-n", "--limit", type=int, default=50, help="how many (default: 50)")
+    parser.add_argument("--before", metavar="CURSOR", help="the page after this cursor")
     return parser
 
 
@@ -52,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         output.json_line(found)
         return 0
     if not found:
-        output.text("no sessions" + ("" if options.empty else " (--empty also shows those without a word)"))
+        output.text("no sessions" + ("" if options.empty else " (--empty includes empty ones)"))
         return 0
     output.table(
         ("ID", "AGENT", "STATE", "TASK", "WHEN", "EVENTS", "KEY", "TITLE"),
@@ -61,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
                 s["id"],
                 s["agent"],
                 s["state"],
-                "asks" if s["asks"] else s["last_status"] or "-",
+                "waiting for permission" if s["asks"] else s["last_status"] or "-",
                 output.ago(s["updated_at"]),
                 s["events"],
                 s["key"] or "-",

@@ -1,4 +1,4 @@
-"""`holdfast redispatch`: interrupted tasks once more."""
+"""`holdfast redispatch`: run interrupted tasks again."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from holdfast.errors import BadInput
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which tasks."""
-    parser = common.parser(name, "Run interrupted tasks once more: each once, each by its session's verdict.")
-    parser.add_argument("--interrupted", action="store_true", help="all that were interrupted")
-    parser.add_argument("--key", help="only those of this thread")
+    parser = common.parser(name, "Run interrupted tasks again: each one once, by its session's verdict.")
+    parser.add_argument("--interrupted", action="store_true", help="all interrupted tasks")
+    parser.add_argument("--key", help="only tasks of this thread")
     parser.add_argument(
-        "--wait", action="store_true", help="queue also what must wait until its session is free"
+        "--wait", action="store_true", help="also queue tasks that must wait until their session is free"
     )
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Queue them, and say what became of each."""
+    """Queue them, and print the result of each."""
     if not options.interrupted:
-        raise BadInput("which tasks?", hint="--interrupted")
+        raise BadInput("name the tasks to run again", hint="--interrupted")
     home, location = common.home_and_location(options)
     result = send.via_hub(
         home,
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         output.json_line(result)
         return 0
     for one in result["redispatched"]:
-        waits = f"; it waits: {one['waits_for']}" if one.get("waits_for") else ""
+        waits = f"; it waits for: {one['waits_for']}" if one.get("waits_for") else ""
         output.text(
             f"task {one['of']} is run again as {one['task']} of session {one['session']}{output.plain(waits)}"
         )

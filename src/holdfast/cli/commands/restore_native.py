@@ -1,4 +1,4 @@
-"""`holdfast restore ID --native`: put transcripts back that their own tool deleted or cut."""
+"""`holdfast restore ID --native`: restore transcripts that their own tool deleted or truncated."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from holdfast.model.token import Token
 from holdfast.transcripts.backups import BackupDifference, TranscriptBackup
 from holdfast.transcripts.reader import TranscriptReader
 
-WORTH = {"missing": "is gone", "shrunk": "was cut", "rewritten": "was rewritten"}
+WORTH = {"missing": "is missing", "shrunk": "was truncated", "rewritten": "was rewritten"}
 
 
 def restore(options: argparse.Namespace) -> int:
-    """Show what is missing or cut, then put our copies back; what they replace is kept."""
+    """Show what is missing or truncated, then restore our copies; replaced versions are kept."""
     home, _ = common.home_and_location(options)
     registry = AgentRegistry.from_config(config.load(home).get("agents", {}))
     natives = [_native(home, registry, token) for token in asyncio.run(_tokens(options))]
@@ -35,7 +35,7 @@ def restore(options: argparse.Namespace) -> int:
     if options.json:
         output.json_line(done)
     elif not done:
-        output.text("nothing is missing or cut")
+        output.text("nothing is missing or truncated")
     return 0
 
 
@@ -47,7 +47,7 @@ def _put_back(
         output.text(_shown(found))
     kept = None if options.dry_run or went_on else native.restore(found, timestamps.now())
     if kept and not options.json:
-        output.text(f"  put back; what lay there is {kept}")
+        output.text(f"  restored; the replaced version is {kept}")
     told = {"path": found.path, "was": found.change, "copy": found.copy, "kept": kept}
     return told if found.rows is None else {**told, "rows": found.rows}
 
@@ -57,8 +57,10 @@ def _shown(found: BackupDifference) -> str:
         size = os.path.getsize(found.copy)
         return f"{found.path} {WORTH[found.change]}; the copy has {size:,} bytes"
     if found.change == "rewritten":
-        return f"this session went on otherwise in {found.path}, which is left alone; see {found.copy}"
-    return f"this session {WORTH[found.change]} in {found.path}; {found.rows:,} rows to put back"
+        return (
+            f"this session continued differently in {found.path}, which is left unchanged; see {found.copy}"
+        )
+    return f"this session {WORTH[found.change]} in {found.path}; {found.rows:,} rows to restore"
 
 
 def _native(home: Home, registry: AgentRegistry, token: Token) -> TranscriptBackup:
@@ -73,7 +75,7 @@ def _native(home: Home, registry: AgentRegistry, token: Token) -> TranscriptBack
 
 def _why(natives: list[TranscriptBackup]) -> str:
     told = [native.reader.not_backed_up for native in natives if native.reader.not_backed_up]
-    return told[0] if told else "one is made before each resume and after each task"
+    return told[0] if told else "Holdfast makes one before each resume and after each task"
 
 
 async def _tokens(options: argparse.Namespace) -> list[Token]:
@@ -81,7 +83,7 @@ async def _tokens(options: argparse.Namespace) -> list[Token]:
     async with open_for_change(home, location) as store:
         found = await store.tokens(await store.resolve(options.session))
     if not found:
-        raise errors.NoToken("this session has no token, so there is no transcript to put back")
+        raise errors.NoToken("this session has no token, so there is no transcript to restore")
     return found
 
 
@@ -90,5 +92,5 @@ def _refuse_owned(agent: Agent, reader: TranscriptReader, native_id: str) -> Non
     for place in reader.find(root, native_id):
         if pids := reader.owners(root, place):
             raise errors.SessionRunning(
-                f"{agent.title} is running with this session (process {pids[0]})", hint="end it first"
+                f"{agent.title} is running with this session (process {pids[0]})", hint="stop it first"
             )

@@ -1,4 +1,4 @@
-"""`holdfast run`: queue a prompt, see that somebody works, and follow it."""
+"""`holdfast run`: queue a prompt, make sure that a worker runs, and follow the task."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ ENDED: dict[str, type[errors.HoldfastError]] = {
 
 def parser(name: str) -> argparse.ArgumentParser:
     """What to run, where and how."""
-    parser = common.parser(name, "Run a prompt. Ctrl-C detaches, twice cancels; the agent outlives both.")
+    parser = common.parser(
+        name, "Run a prompt and follow it. Ctrl-C detaches, a second Ctrl-C cancels the task."
+    )
     parser.add_argument("-a", "--agent", help="claude, codex, gemini, … (`holdfast agents`)")
+    parser.add_argument("--session", metavar="ID", help="continue this session; refused if that is not safe")
+    parser.add_argument("--key", help="your name for the thread; continued if safe, else started fresh")
     parser.add_argument(
-        "--session", metavar="ID", help="go on in this session; refused where that is not safe"
+        "--fork", action="store_true", help="prefer a copy to a fresh start, if both are possible"
     )
-    parser.add_argument("--key", help="your name for the thread; gone on with where safe, else begun anew")
-    parser.add_argument(
-        "--fork", action="store_true", help="rather a copy than begun anew, where both will do"
-    )
-    parser.add_argument("--cwd", metavar="DIR", help="where (here)")
-    parser.add_argument("--worktree", action="store_true", help="in a git worktree and branch of its own")
+    parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the current one)")
+    parser.add_argument("--worktree", action="store_true", help="work in a separate git worktree and branch")
     sending.add_options(parser)
     return parser
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def follow(home: Home, location: Location, session: str, task: str, as_json: bool) -> int:
-    """Print what a task does until it has ended; Ctrl-C leaves it running."""
+    """Print the events of a task until it ends; Ctrl-C leaves it running."""
     if not as_json:
         output.note(f"task {task} of session {session}")
     try:
@@ -78,7 +78,7 @@ def follow(home: Home, location: Location, session: str, task: str, as_json: boo
     stderr = str(outcome.get("stderr") or "").strip()
     if stderr and not as_json:
         output.note("\n".join(f"  {line}" for line in stderr.splitlines()[-20:]))
-    hint = outcome.get("hint") or f"`holdfast log {session}` shows all of it"
+    hint = outcome.get("hint") or f"`holdfast log {session}` shows all events"
     raise ENDED[ended["status"]](
         f"task {task} {ended['status']}: {ended['reason']}", hint=hint, task=task, session=session
     )
@@ -118,8 +118,7 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
 
 def _detach(home: Home, location: Location, session: str, task: str) -> int:
     output.note(
-        f"\ndetached; the task goes on. `holdfast log -f {session}` comes back to it, "
-        f"Ctrl-C once more cancels it"
+        f"\ndetached; the task continues. `holdfast log -f {session}` follows it, Ctrl-C again cancels it"
     )
     try:
         time.sleep(AGAIN_S)
@@ -127,5 +126,5 @@ def _detach(home: Home, location: Location, session: str, task: str) -> int:
         from holdfast.cli.commands.cancel import cancel
 
         cancel(home, location, task, current_user())
-        output.note(f"task {task} was asked to stop")
+        output.note(f"task {task} is stopping")
     return 130

@@ -21,8 +21,8 @@ FIELDS = ("id", "title", "agent", "key", "state", "cwd", "host", "created_at", "
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session."""
-    parser = common.parser(name, "All about one session but its events.")
-    parser.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
+    parser = common.parser(name, "Show one session: header, tokens, tasks and verdict.")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
     return parser
 
 
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_verdict(home: Home, location: Location, session: dict[str, Any]) -> None:
-    """Whether a next prompt would go on with it; only for people, for it takes a look around."""
+    """Whether the next prompt would resume it; only for people, because it is slow."""
     if session["state"] == "deleted" or not session["tasks"]:
         return
     import asyncio
@@ -71,7 +71,7 @@ def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None
     if session["worktree"]:
         lines.append(("worktree", f"{session['worktree']['path']} ({session['worktree']['branch']})"))
     if session["link"]:
-        lines.append(("goes on from", f"{session['link']['session']} ({session['link']['relation']})"))
+        lines.append(("continues", f"{session['link']['session']} ({session['link']['relation']})"))
     if session["metadata_problem"]:
         lines.append(("metadata", f"CANNOT BE READ: {session['metadata_problem']}"))
     elif session["metadata"]:

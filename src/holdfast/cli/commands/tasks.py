@@ -26,14 +26,14 @@ STATUSES = (
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which tasks."""
-    parser = common.parser(name, "Tasks, the latest first.")
-    parser.add_argument("--session", metavar="ID", default="", help="only this session's")
-    parser.add_argument("--status", choices=STATUSES, default="", help="only those")
-    parser.add_argument("-n", "--limit", type=int, default=50, help="how many (50)")
+    parser = common.parser(name, "List tasks, the latest first.")
+    parser.add_argument("--session", metavar="ID", default="", help="only tasks of this session")
+    parser.add_argument("--status", choices=STATUSES, default="", help="only tasks with this status")
+    parser.add_argument("-n", "--limit", type=int, default=50, help="how many (default: 50)")
     parser.add_argument(
         "--settle",
         action="store_true",
-        help="first see that somebody drives what runs, and settle what is gone",
+        help="first start a worker that finishes tasks whose process is gone",
     )
     return parser
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         output.text("no tasks")
         return 0
     output.table(
-        ("TASK", "SESSION", "STATUS", "PROMPT IS", "WHEN", "WHY", "PROMPT"),
+        ("TASK", "SESSION", "STATUS", "DELIVERY", "WHEN", "WHY", "PROMPT"),
         [
             (
                 t["id"],
@@ -87,5 +87,5 @@ def run(options: argparse.Namespace) -> int:
 
 def _why(task: dict[str, Any]) -> str:
     if task["asks"]:
-        return "asks: " + ", ".join(render.call_text(body) for body in task["asks"])
+        return "waiting for permission: " + ", ".join(render.call_text(body) for body in task["asks"])
     return task["reason"] or "-"

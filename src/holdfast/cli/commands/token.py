@@ -21,10 +21,10 @@ BY_HAND = "by hand"
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session, and what to do."""
     parser = common.parser(name, "List a session's tokens (the agent's own ids), or change which is resumed.")
-    parser.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
-    parser.add_argument("action", nargs="?", choices=ACTIONS, help="without one: list them")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
+    parser.add_argument("action", nargs="?", choices=ACTIONS, help="default: list them")
     parser.add_argument("native_id", metavar="NATIVE_ID", nargs="?", help="the agent's id; record needs it")
-    parser.add_argument("--protocol", metavar="P", help="record: how the agent is driven with it")
+    parser.add_argument("--protocol", metavar="P", help="record: the protocol that uses this id")
     parser.add_argument("--reason", help="why; revoke needs it")
     return parser
 
@@ -42,9 +42,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     if options.action == "record" and not options.native_id:
-        raise BadInput("which token?", hint="holdfast token ID record NATIVE_ID")
+        raise BadInput("record needs a token", hint="holdfast token ID record NATIVE_ID")
     if options.action == "revoke" and not (options.reason or "").strip():
-        raise BadInput("a token is revoked for a reason", hint="give it with --reason")
+        raise BadInput("revoke needs a reason", hint="give it with --reason")
     if options.protocol is not None and options.action != "record":
         raise BadInput("--protocol is for `record`")
     if options.reason is not None and options.action not in ("revoke", "reinstate"):

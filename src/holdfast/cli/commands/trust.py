@@ -1,4 +1,4 @@
-"""`holdfast trust`: somebody has looked, and found a session sound whose last task did not end well."""
+"""`holdfast trust`: mark a session as sound after its last task failed or was cancelled."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from holdfast.cli.open_store import open_for_change
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session, and why."""
-    parser = common.parser(name, "Trust a session again whose last task was cancelled or failed.")
-    parser.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
-    parser.add_argument("--reason", default="by hand", help="kept with it")
+    parser = common.parser(name, "Mark a session as sound after its last task failed or was cancelled.")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
+    parser.add_argument("--reason", default="by hand", help="the reason to record")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Record it; the verdict then no longer counts how the last task ended."""
-    told = send.via_hub(
+    trusted = send.via_hub(
         *common.home_and_location(options),
         lambda hub: hub.trust(options.session, options.reason),
         lambda: asyncio.run(_trust(options)),
     )
     if options.json:
-        output.json_line(told)
+        output.json_line(trusted)
     else:
         output.text(
-            f"{told['session']} is trusted after {told['task']}; see `holdfast verdict` for what else counts"
+            f"{trusted['session']} is trusted after {trusted['task']}; "
+            "`holdfast verdict` shows the remaining reasons"
         )
     return 0
 

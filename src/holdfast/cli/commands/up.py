@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Where to listen."""
-    parser = common.parser(name, "Run the hub: its API, its page and its worker; prints the address.")
-    parser.add_argument("--host", metavar="H", help="the address to listen on (127.0.0.1)")
+    parser = common.parser(name, "Run the hub: its API, its page and its worker. Prints the address.")
+    parser.add_argument("--host", metavar="H", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument(
-        "--port", metavar="P", type=int, help="8420, or a free one where that is taken; 0: any"
+        "--port", metavar="P", type=int, help="the port (default: 8420, or a free one if it is taken; 0: any)"
     )
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Until SIGTERM or SIGINT; the agents go on."""
+    """Run until SIGTERM or SIGINT; the agents keep running."""
     import asyncio
 
     import msgspec
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _CleanFormatter(logging.Formatter):
-    """The log may be a terminal, and what it tells may hold anything."""
+    """The log may go to a terminal, and messages may hold control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record, its traceback included."""
@@ -94,7 +94,7 @@ async def _tell_adoptable(door: Door) -> None:
         return
     for one in found:
         what = output.counted(one.sessions, "session")
-        told = f"{what} not here yet; `holdfast import {one.agent}` or the page adopts them"
+        told = f"{what} not imported yet; import them with `holdfast import {one.agent}` or on the page"
         output.note(f"holdfast: {one.agent}: {told}")
 
 
@@ -111,8 +111,8 @@ def _tell(options: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
         for one in healed.settled:
             output.note(output.finished_line(one.task, one.session, one.status, one.reason))
     if not auth.is_loopback(host):
-        output.note(f"holdfast: others can reach {host}; they need the token in this address")
+        output.note(f"holdfast: other machines can reach {host}; they need the token in this address")
     output.text(f"{door.url}/?token={door.token}")
     sys.stdout.flush()
     if sys.stderr.isatty():
-        output.note("holdfast: open that in a browser; Ctrl-C ends the hub, the agents go on")
+        output.note("holdfast: open this address in a browser; Ctrl-C stops the hub, the agents keep running")

@@ -1,4 +1,4 @@
-"""`holdfast verdict`: may this session be gone on with, and why."""
+"""`holdfast verdict`: show whether a session is safe to resume, and why."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session."""
-    parser = common.parser(name, "May this session be gone on with? Looks, and changes nothing.")
-    parser.add_argument("session", metavar="ID_OR_KEY", help="an id, its beginning, or a key")
-    parser.add_argument("--fork", action="store_true", help="prefer a copy to a new conversation")
+    parser = common.parser(name, "Show whether a session is safe to resume, and why. Changes nothing.")
+    parser.add_argument("session", metavar="ID_OR_KEY", help="an id, a unique prefix of it, or a key")
+    parser.add_argument("--fork", action="store_true", help="prefer a copy to a fresh start")
     return parser
 
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 async def verdict(
     home: Home, location: Location, name: str, *, fork: bool = False, whole: bool = False
 ) -> Verdict:
-    """The verdict on a session; `whole`: with the agent's version, which is dear to ask for."""
+    """The verdict on a session; `whole`: with the agent's version, which is slow to read."""
     reading = ReadOnlyStore(home, location)
     session = await reading.answer(lambda sql: reads.resolve(sql, name))
     written = config.load(home)
