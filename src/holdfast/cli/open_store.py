@@ -14,11 +14,11 @@ from holdfast.store.readonly import require
 if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.store.location import Location
-    from holdfast.store.store import BaseStore
+    from holdfast.store.store import Store
 
 
 @asynccontextmanager
-async def open_for_change(home: Home, location: Location) -> AsyncIterator[BaseStore]:
+async def open_for_change(home: Home, location: Location) -> AsyncIterator[Store]:
     """The store of an existing home."""
     require(home, location)
     rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()

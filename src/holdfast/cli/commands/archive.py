@@ -13,7 +13,7 @@ from holdfast.cli import common, output, send
 from holdfast.cli.common import current_user
 from holdfast.cli.open_store import open_for_change
 from holdfast.model.session import Session
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 if TYPE_CHECKING:
     from holdfast.client.client import HubClient
@@ -26,7 +26,7 @@ class SessionCommand(NamedTuple):
 
     about: str
     reasoned: bool
-    change: Callable[[BaseStore, str, str, str], Awaitable[Session]]  # store, session, by, reason
+    change: Callable[[Store, str, str, str], Awaitable[Session]]  # store, session, by, reason
     over: Callable[[HubClient, str, str], Any]  # the same by a hub: session, reason
     result: str
 
@@ -109,7 +109,7 @@ async def _apply(options: argparse.Namespace) -> Session:
     return changed
 
 
-async def _delete(store: BaseStore, session: str, by: str, reason: str) -> Session:
+async def _delete(store: Store, session: str, by: str, reason: str) -> Session:
     from holdfast.runner import sessions
 
     return _deleted(*await sessions.delete(store, session, by, reason))
