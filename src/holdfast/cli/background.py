@@ -141,7 +141,7 @@ def _work(home: Home, location: Location, wish: dict[str, Any] | None, by: str, 
 
     import msgspec
 
-    from holdfast.runner.dispatch import Again, Wish
+    from holdfast.runner.dispatch import PromptRequest, RedispatchRequest
     from holdfast.runner.service import work
 
     shape = f"%(asctime)s {os.getpid()} %(levelname)s %(name)s: %(message)s"
@@ -156,5 +156,5 @@ def _work(home: Home, location: Location, wish: dict[str, Any] | None, by: str, 
                 os.write(writer, json.dumps(answer).encode())
             os.close(writer)
 
-    wanted = None if wish is None else msgspec.convert(wish, Wish | Again)
+    wanted = None if wish is None else msgspec.convert(wish, PromptRequest | RedispatchRequest)
     asyncio.run(work(home, location, dict(os.environ), wanted, by, reply))

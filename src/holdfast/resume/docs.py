@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.resume.rule_evidence import STOPPED
-from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, Row, codes_of
+from holdfast.resume.rules import ARCHIVED_RULE, RULES, SAFE_RULES, VerdictRule, codes_of
 from holdfast.transcripts.reader import HARMLESS
 
 _PAGE = """\
@@ -67,11 +67,11 @@ but for these, by which nothing is lost: {harmless}.
 def page() -> str:
     """The whole document."""
     head = "| code | verdict | when | |\n|---|---|---|---|\n"
-    table = head + "\n".join(_line(row) for row in (*ROWS, *SAFE, ARCHIVED))
+    table = head + "\n".join(_line(row) for row in (*RULES, *SAFE_RULES, ARCHIVED_RULE))
     return _PAGE.format(table=table, harmless=_codes(sorted(HARMLESS - {STOPPED})))
 
 
-def _line(row: Row) -> str:
+def _line(row: VerdictRule) -> str:
     also = ", ".join(word for word, so in (("brief", row.brief), ("fork", row.fork)) if so)
     return f"| {_codes(codes_of(row))} | `{row.action}` | {row.fact} | {also} |"
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from holdfast import errors, ids
 from holdfast.model.changes import Create
 from holdfast.model.session import Link, Session, Worktree
-from holdfast.resume.verdict import Verdict, told
+from holdfast.resume.verdict import Verdict, reasons_text
 from holdfast.runner import sessions
 from holdfast.runner.context import header
 from holdfast.store.types import Dispatch, SessionReplacement
@@ -16,22 +16,22 @@ from holdfast.store.types import Dispatch, SessionReplacement
 REASON = 500  # characters of the reasons in the note of the session that was put away
 
 
-class Place(NamedTuple):
+class SessionFolder(NamedTuple):
     """Where the new session works."""
 
     cwd: str
     worktree: Worktree | None
 
 
-def place(old: Session, wanted: str | None) -> Place:
+def session_folder(old: Session, wanted: str | None) -> SessionFolder:
     """The folder that is asked for, else that of the old session, in whose worktree the half-done work is."""
     if wanted is not None and not is_in(old, wanted):
-        return Place(folder(wanted), None)
+        return SessionFolder(folder(wanted), None)
     if old.worktree is not None:
-        return Place(old.cwd or old.worktree.path, old.worktree)
+        return SessionFolder(old.cwd or old.worktree.path, old.worktree)
     if old.cwd is None:
         raise errors.BadInput(f"session {old.id} has no folder", hint="give one with --cwd")
-    return Place(folder(old.cwd), None)
+    return SessionFolder(folder(old.cwd), None)
 
 
 def is_in(session: Session, path: str) -> bool:
@@ -50,7 +50,7 @@ def folder(path: str) -> str:
 def fresh(
     old: Session,
     found: Verdict,
-    where: Place,
+    where: SessionFolder,
     *,
     prompt: str,
     options: dict[str, Any],
@@ -70,7 +70,7 @@ def fresh(
 def fork(
     old: Session,
     found: Verdict,
-    where: Place,
+    where: SessionFolder,
     *,
     prompt: str,
     options: dict[str, Any],
@@ -96,12 +96,12 @@ def _instead(
     moved: tuple[str, int] | None = None,
 ) -> Dispatch:
     """The same in the place of the old session, if that is still as it was judged; the log says why."""
-    note = header(f"it goes on in session {begun.session}: {told(found)}", REASON)
+    note = header(f"it goes on in session {begun.session}: {reasons_text(found)}", REASON)
     replacing = SessionReplacement(old.id, by, note, moved)
     return begun._replace(replaces=replacing, seen=seen, events=(sessions.warning(found),))
 
 
-def _create(old: Session, where: Place, prompt: str, relation: str, *, key: str | None) -> Create:
+def _create(old: Session, where: SessionFolder, prompt: str, relation: str, *, key: str | None) -> Create:
     return Create(
         agent=old.agent,
         key=key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model.event import NewEvent, Origin
-from holdfast.runner.processes import Family
+from holdfast.runner.processes import TaskProcesses
 from holdfast.spool.task_dir import Spool
 
 RELAY_RESTARTED = "relay_restarted"
@@ -47,7 +47,7 @@ def _event(kind: str, code: str, text: str, task: str, number: str, **facts: int
 class RelayWatch:
     """Notices when the relay of one agent dies."""
 
-    def __init__(self, spool: Spool, family: Family, task: str):
+    def __init__(self, spool: Spool, family: TaskProcesses, task: str):
         self._spool = spool
         self._family = family
         self._task = task

@@ -20,12 +20,12 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, QueueEntry, Task
 from holdfast.process import identity
-from holdfast.resume.environment import Process
+from holdfast.resume.environment import LiveProcess
 from holdfast.runner import finish, launch, sessions
 from holdfast.runner.context import Context, header
 from holdfast.runner.control import is_request
 from holdfast.runner.finish import REASON, refusal
-from holdfast.runner.processes import Watchman
+from holdfast.runner.processes import ProcessTableCache
 from holdfast.runner.recorder import PASSING
 from holdfast.runner.task_run import TaskRun
 from holdfast.runner.waiting import policy_of
@@ -33,7 +33,7 @@ from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
 
 
-class Waiting(NamedTuple):
+class QueueCandidate(NamedTuple):
     """A task that has not started, as far as its turn goes."""
 
     task: str
@@ -42,8 +42,8 @@ class Waiting(NamedTuple):
 
 
 def startable(
-    queued: Sequence[Waiting],
-    running: Iterable[Waiting],
+    queued: Sequence[QueueCandidate],
+    running: Iterable[QueueCandidate],
     at_once: int,
     limit_of: Callable[[str], int | None],
     held: Collection[str] = (),
@@ -94,7 +94,7 @@ AGAIN_S, SELDOM_S = 2.0, 60.0  # before a task that waits is judged again though
 WORKER = "worker"  # in a task's options: who queued it and means to run it
 
 
-class Clearance(NamedTuple):
+class StartClearance(NamedTuple):
     """That a task may start, as long as its session is as it was judged."""
 
     generation: int
@@ -102,11 +102,11 @@ class Clearance(NamedTuple):
     until: float
 
 
-class Wait(NamedTuple):
+class PendingWait(NamedTuple):
     """What a waiting task waits for, and when it is judged again if nothing changes."""
 
     session: str
-    processes: frozenset[Process]
+    processes: frozenset[LiveProcess]
     pause: float
     at: float  # monotonic
 
@@ -117,12 +117,12 @@ class Worker:
     def __init__(self, context: Context):
         self._context = context
         self._store = context.store
-        self._watchman = Watchman()
+        self._watchman = ProcessTableCache()
         self._runs: dict[str, tuple[TaskRun, asyncio.Task[None]]] = {}
         self._falls: dict[str, int] = {}
         self._resting: dict[str, float] = {}  # tasks whose run failed, until then
-        self._cleared: dict[str, Clearance] = {}
-        self._waits: dict[str, Wait] = {}
+        self._cleared: dict[str, StartClearance] = {}
+        self._waits: dict[str, PendingWait] = {}
         self._ready: set[str] = set()  # waiting tasks that lack only a slot
         self._judging: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
@@ -176,7 +176,7 @@ class Worker:
         try:
             await self._hark()
             await self._adopt(await self._store.turns())
-            missing = await finish.settle(self._store, self._context.node)
+            missing = await finish.note_missing_tasks(self._store, self._context.node)
             await sessions.sweep_worktrees(self._store, self._context.home.worktrees)
         except PASSING as problem:
             log.warning("%s; trying again soon", problem.message)
@@ -294,13 +294,13 @@ class Worker:
         if judged.seen is not None and not has_slot:
             await self._end_wait(task)
         elif judged.seen is not None:
-            self._cleared[name] = Clearance(task.generation, judged.seen, now + CLEARED_S)
+            self._cleared[name] = StartClearance(task.generation, judged.seen, now + CLEARED_S)
         elif judged.step is not None:
             before = self._waits.get(name)
             same = before is not None and before.processes == judged.processes
             pause = min(before.pause * 2, SELDOM_S) if before is not None and same else AGAIN_S
             rest = min(pause, *[each for each in judged.step.decided_in if each > 0], SELDOM_S)
-            self._waits[name] = Wait(task.session, judged.processes, pause, now + rest)
+            self._waits[name] = PendingWait(task.session, judged.processes, pause, now + rest)
 
     async def _end_wait(self, task: Task) -> None:
         """Its wait is over, but no slot is free: it is queued again, and judged again when one is.
@@ -435,7 +435,7 @@ class Worker:
 
     # --- runs
 
-    async def _run(self, task_id: str, cleared: Clearance | None = None) -> None:
+    async def _run(self, task_id: str, cleared: StartClearance | None = None) -> None:
         task = await self._store.task(task_id)
         session = await self._store.session(task.session)
         judged = cleared is not None and session.events == cleared.seen + 1  # the claim is one record
@@ -570,8 +570,8 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _waiting(turn: QueueEntry) -> Waiting:
-    return Waiting(turn.task, turn.session, turn.agent)
+def _waiting(turn: QueueEntry) -> QueueCandidate:
+    return QueueCandidate(turn.task, turn.session, turn.agent)
 
 
 def _is_expired(turn: QueueEntry) -> bool:

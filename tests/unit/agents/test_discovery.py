@@ -122,7 +122,7 @@ def test_codexs_wrapper_is_never_what_is_run(put: Callable[..., str]) -> None:
 def test_a_wrapper_without_its_program_is_no_codex(put: Callable[..., str]) -> None:
     link, _ = _npm_codex(put, native=False)
     assert discovery.find(codex.AGENT, {}, _env(link)) is None
-    with pytest.raises(BadInput, match="not there"):
+    with pytest.raises(BadInput, match="not installed"):
         discovery.find(codex.AGENT, {"path": link}, {})
     native = put("native/codex")
     found = discovery.find(codex.AGENT, {}, _env(link, native))

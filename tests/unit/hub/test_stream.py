@@ -15,8 +15,9 @@ from holdfast.hub.streaming import frames
 from holdfast.hub.streaming.feed import Feed
 from holdfast.hub.streaming.frames import Frame, Place
 from holdfast.model.event import Event, Origin
-from holdfast.runner.context import Unfinished
-from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage, Store
+from holdfast.runner.context import ReadPartial
+from holdfast.store.store import Store
+from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage
 
 AT = "2026-01-31T12:00:00.000000Z"
 
@@ -162,7 +163,7 @@ def texts(piece: bytes) -> list[str]:
     return [row["text"] for row in rows if "text" in row]
 
 
-def saying(text: str) -> Unfinished:
+def saying(text: str) -> ReadPartial:
     return lambda: ("assistant", text) if text else None
 
 

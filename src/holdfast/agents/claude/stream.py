@@ -124,7 +124,7 @@ def system_event(record: dict[str, Any]) -> NewEvent:
         text = record.get("message") or f"{record.get('tool_name')} was not permitted"
         return jsonl.notice_event("permission_denied", str(text), call=record.get("tool_use_id"))
     if isinstance(content, str) and content:  # informational, local_command and similar
-        return jsonl.notice_event(subtype or "system_event", content)
+        return jsonl.notice_event(subtype or "told", content)
     return jsonl.unknown(record)
 
 

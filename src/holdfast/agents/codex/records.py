@@ -115,7 +115,7 @@ def user_text(payload: dict[str, Any]) -> CodexUserText:
         code = "" if owner == "user" else _code(text)
         if code:
             notices.append((code, text))
-        elif owner in ("", "user_text") and (owner or not _is_harness(text)):
+        elif owner in ("", "user") and (owner or not _is_harness(text)):
             person.append(text)
     return CodexUserText(person, notices)
 

@@ -46,4 +46,4 @@ async def _answer(given: argparse.Namespace, by: str) -> list[dict[str, Any]]:
 
     home, location = common.place(given)
     async with changing(home, location) as store:
-        return await control.steering_answer(store, given.task, given.answer, by, call=given.call)
+        return await control.answer_permissions(store, given.task, given.answer, by, call=given.call)

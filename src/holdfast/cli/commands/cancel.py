@@ -58,5 +58,5 @@ async def _cancel(home: Home, location: Location, name: str, by: str, twice: boo
     from holdfast.runner import control
 
     async with changing(home, location) as store:
-        task = await control.steering_cancel(store, name, by, twice=twice)
+        task = await control.cancel_task(store, name, by, twice=twice)
         return task.id, task.status

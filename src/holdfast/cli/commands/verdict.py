@@ -20,13 +20,13 @@ from holdfast.model.event import Event
 from holdfast.model.session import Session
 from holdfast.model.task import OpenTask, Task
 from holdfast.model.token import Token
-from holdfast.resume.facts import Place, gather
+from holdfast.resume.facts import NativeLocation, gather
 from holdfast.resume.verdict import Verdict, judge
 from holdfast.store import reads, rows
 from holdfast.store.location import Location
 from holdfast.store.readonly import ask
+from holdfast.store.rows import as_event
 from holdfast.store.sql import Sql
-from holdfast.store.store import as_event
 
 T = TypeVar("T")
 
@@ -62,7 +62,10 @@ async def verdict(
     agent = AgentRegistry.from_config(written.get("agents", {})).get((await reading.session(session)).agent)
     env = {**os.environ, **settings.read(written).of(agent.name).env}
     facts = await gather(
-        reading, agent, Place(home, env, nodes.read(home, private=location.kind == "sqlite")), session
+        reading,
+        agent,
+        NativeLocation(home, env, nodes.read(home, private=location.kind == "sqlite")),
+        session,
     )
     if whole and (program := find(agent, written.get("agents", {}).get(agent.name, {}), os.environ)):
         facts = msgspec.structs.replace(facts, version=version(program))

@@ -430,7 +430,7 @@ def test_what_is_known_of_calls_without_an_end() -> None:
     assert "unknown" in known["a"]["output"]
     assert "not answered" in known["b"]["output"]
     assert "denied" in known["c"]["output"]
-    assert "never ran" in known["d"]["output"] and "not waited" in known["d"]["output"]
+    assert "did not run" in known["d"]["output"] and "withdrawn" in known["d"]["output"]
     assert driver.on_eof().entries == []
 
 
