@@ -15,8 +15,8 @@ from holdfast.transcripts.reader import TranscriptReader
 # `turn`: up to the end of any complete turn; `whole`: only the whole conversation, so not if it was cut off.
 Forks = Literal["turn", "whole"]
 
-# Forms of a native id. None begins with a dash, so none can be read as an option.
-UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+# Forms of a native id. None begins with a dash, so none can be read as an option. They are no narrower:
+# agents change the form of their ids between versions, and other tools record ids of every form.
 WORD = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,255}"
 OPAQUE = r"[^\s\x00-\x20\x7f-\xa0\ud800-\udfff-][^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,511}"
 

@@ -14,11 +14,11 @@ from holdfast.store.readonly import require
 if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.store.location import Location
-    from holdfast.store.store import BaseStore
+    from holdfast.store.store import Store
 
 
 @asynccontextmanager
-async def changing(home: Home, location: Location) -> AsyncIterator[BaseStore]:
+async def changing(home: Home, location: Location) -> AsyncIterator[Store]:
     """The store of a home that is there."""
     require(home, location)
     rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()

@@ -20,7 +20,7 @@ from holdfast.runner.recorder import OutputRecorder
 from holdfast.settings import RunSettings
 from holdfast.spool.outbox import close_input
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 CANCEL = "cancel_requested"
 

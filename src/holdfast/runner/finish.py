@@ -27,7 +27,7 @@ from holdfast.runner.processes import shown
 from holdfast.runner.recorder import OutputRecorder
 from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import KnownEvents
 

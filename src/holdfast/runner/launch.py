@@ -33,7 +33,7 @@ from holdfast.runner import processes, replacement, sessions, waiting
 from holdfast.runner.context import Context
 from holdfast.spool import task_dir
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 # In a task's options: how its conversation is to begin, and whether it may be moved to a fresh session.
 BEGIN, INSISTS, BRIEF, FORK = "begin", "insists", "brief", "fork"

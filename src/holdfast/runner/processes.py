@@ -22,7 +22,7 @@ from holdfast.process.identity import Ident
 from holdfast.process.table import Process
 from holdfast.resume import environment
 from holdfast.spool.task_dir import RELAY, Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 
 class ProcessTable(NamedTuple):

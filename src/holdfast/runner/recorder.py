@@ -19,7 +19,7 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, Task
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.tail import Line
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 Forge = Literal["github", "gitlab", "forgejo"]
 

@@ -14,7 +14,7 @@ from holdfast.resume import log_evidence, verdict
 from holdfast.resume.facts import NativeLocation, ResumeFacts, gather
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from holdfast.spool.outbox import Outbox, close_input
 from holdfast.spool.tail import Shrunk, Tail
 from holdfast.spool.task_dir import Spool
 from holdfast.spool.watch import Handle
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 CODE = "spool_lost"
 LOST_LOOK_S = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.transcripts.reader import TranscriptReader
 
@@ -53,7 +53,7 @@ AGENT = Agent(
     name="claude",
     title="Claude Code",
     aliases=("claude-code",),
-    native_id_pattern=UUID,
+    native_id_pattern=WORD,
     protocols=("stream-json",),
     driver=_driver,
     programs=("claude",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.errors import BadInput
 from holdfast.transcripts.reader import TranscriptReader
@@ -82,7 +82,7 @@ AGENT = Agent(
     name="codex",
     title="Codex",
     aliases=(),
-    native_id_pattern=UUID,
+    native_id_pattern=WORD,
     protocols=("exec-json",),
     driver=_driver,
     programs=("codex",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.agents import acp
-from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
@@ -23,7 +23,7 @@ AGENT = Agent(
     name="gemini",
     title="Gemini CLI",
     aliases=("gemini-cli",),
-    native_id_pattern=UUID,
+    native_id_pattern=WORD,
     protocols=("acp",),
     driver=acp.make_driver,
     programs=("gemini",),  # a node script; with GEMINI_CLI_NO_RELAUNCH it is the agent itself

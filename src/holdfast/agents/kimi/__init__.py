@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import acp, discovery
-from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
@@ -40,7 +40,7 @@ AGENT = Agent(
     name="kimi",
     title="Kimi Code",
     aliases=("kimi-code", "kimi-cli"),
-    native_id_pattern=rf"(?:session_)?{UUID}",
+    native_id_pattern=WORD,
     protocols=("acp",),
     driver=acp.make_driver,
     programs=("kimi",),

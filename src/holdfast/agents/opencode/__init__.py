@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import acp, discovery
-from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
@@ -43,7 +43,7 @@ def _history() -> TranscriptReader:
 AGENT = Agent(
     name="opencode",
     title="OpenCode",
-    native_id_pattern=r"ses_[A-Za-z0-9_]{1,128}",
+    native_id_pattern=WORD,
     protocols=("acp",),
     driver=acp.make_driver,
     programs=("opencode",),

@@ -13,7 +13,7 @@ from holdfast.cli import common, output, send
 from holdfast.cli.common import who
 from holdfast.cli.open_store import changing
 from holdfast.model.session import Session
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 if TYPE_CHECKING:
     from holdfast.client.client import Hub
@@ -26,7 +26,7 @@ class Verb(NamedTuple):
 
     about: str
     reasoned: bool
-    change: Callable[[BaseStore, str, str, str], Awaitable[Session]]  # store, session, by, reason
+    change: Callable[[Store, str, str, str], Awaitable[Session]]  # store, session, by, reason
     over: Callable[[Hub, str, str], Any]  # the same by a hub: session, reason
     told: str
 
@@ -105,7 +105,7 @@ async def _apply(given: argparse.Namespace) -> Session:
     return changed
 
 
-async def _delete(store: BaseStore, session: str, by: str, reason: str) -> Session:
+async def _delete(store: Store, session: str, by: str, reason: str) -> Session:
     from holdfast.runner import sessions
 
     return _deleted(*await sessions.delete(store, session, by, reason))

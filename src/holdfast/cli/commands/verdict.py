@@ -25,8 +25,8 @@ from holdfast.resume.verdict import Verdict, judge
 from holdfast.store import reads, rows
 from holdfast.store.location import Location
 from holdfast.store.readonly import ask
+from holdfast.store.rows import as_event
 from holdfast.store.sql import Sql
-from holdfast.store.store import as_event
 
 T = TypeVar("T")
 
