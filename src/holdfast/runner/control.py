@@ -175,7 +175,7 @@ class StopController:
 
 
 async def cancel_task(store: Store, name: str, by: str, *, twice: bool = False) -> Task:
-    """Ask a task to stop, also one that another process drives; a task that has not started is cancelled at once.
+    """Ask a task to stop, in any process; one that has not started is cancelled at once.
 
     Of one whose agent is dead, what it has left running is ended.
     `twice`: without waiting for the agent to stop by itself.

@@ -81,7 +81,7 @@ def warning(found: Verdict) -> NewEvent:
 
 
 def overruling(found: Verdict, by: str, traps: list[str]) -> NewEvent:
-    """The notice that somebody resumes a session against the verdict; `traps`: known bugs of the installed agent."""
+    """The notice that somebody resumes a session against the verdict; `traps`: known bugs of the agent."""
     body = {
         "text": f"{by} resumes this session although the verdict is {found.action}: "
         + verdict.reasons_text(found),
