@@ -203,7 +203,7 @@ async def end_leftovers(store: Store, task: Task, by: str) -> list[Process]:
     stayed = await kill.end(found, TERM_S, look=lambda: _look(task.id))
     ended = [process for process in found if process not in stayed]
     named = ", ".join(environment.LiveProcess(process.pid, process.command).shown() for process in ended[:5])
-    text = f"{by} ended what the task had left running: {named}" + (" …" if len(ended) > 5 else "")
+    text = f"{by} ended the leftover processes of the task: {named}" + (" …" if len(ended) > 5 else "")
     body = {"text": text, "code": CODE, "by": by, "ended": shown(ended), "stayed": shown(stayed)}
     await store.commit(Commit(task.session, [NewEvent("notice", body)], task=task.id))
     return ended
