@@ -153,7 +153,7 @@ async def test_stand_ins_are_not_counted_as_records(home: Home) -> None:
     report, _ = await healed_once(location, home)
     (done,) = [one for one in report.done if one.subject == world.plain]
     assert (done.recovered, done.lost) == (5, ["3"])
-    assert done.result.startswith("restored 5 records to the database")
+    assert done.result.startswith("5 records went back")
 
 
 async def test_what_has_no_repair_is_told_and_written_down_once(home: Home) -> None:

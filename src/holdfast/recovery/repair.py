@@ -199,7 +199,7 @@ async def put_records_back(store: Store, home: Home, finding: Finding, terms: Te
     adopted = await _adopt_file(store, session, _file(home, finding), terms, proven=True)
     if (await store.session(session)).state == "deleted":
         await finish_deletion(store, session)
-    return adopted.told("to the database"), []
+    return adopted.told("went back into the database"), []
 
 
 async def restore_records(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
@@ -288,11 +288,11 @@ async def put_session_back(store: Store, home: Home, finding: Finding, terms: Te
         # Its own log says so; only the tombstone and the move were lost.
         await finish_deletion(store, session)
         kept = await _trash_anew(store, home, finding, adopted)
-        return adopted.told("to the database, as deleted"), kept
+        return adopted.told("went back into the database, as deleted"), kept
     if not adopted.damaged:
-        return adopted.told("to the database"), []
+        return adopted.told("went back into the database"), []
     _, kept = await make_mirror_anew(store, home, finding, terms)
-    return adopted.told("to the database from a damaged mirror"), kept
+    return adopted.told("went back into the database from a damaged mirror"), kept
 
 
 async def put_deleted_back(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
@@ -306,10 +306,10 @@ async def put_deleted_back(store: Store, home: Home, finding: Finding, terms: Te
     if header.state != "deleted" and restored:
         await store.with_mirrors(lambda files: unearth(files, session))
         kept = [home.mirror(session)] if adopted.damaged else []
-        return adopted.told("to the database; its log says that it was restored"), kept
+        return adopted.told("went back into the database; its log says that it was restored"), kept
     await finish_deletion(store, session, deletion)
     kept = await _trash_anew(store, home, finding, adopted)
-    return adopted.told("to the database, as deleted"), kept
+    return adopted.told("went back into the database, as deleted"), kept
 
 
 async def _trash_anew(store: Store, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
@@ -403,7 +403,7 @@ class Adopted(NamedTuple):
 
     def told(self, what: str) -> Told:
         """In a sentence."""
-        text = f"restored {counted(self.records)} {what}{lost_in_words(self.lost)}"
+        text = f"{counted(self.records)} {what}{lost_in_words(self.lost)}"
         return Told(text, self.records, ranges(self.lost))
 
 
