@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast.home import Home
+from tests.crash.small_disk import mounted
 from tests.hub.asking import get
 from tests.hub.running_hub import RunningHub, odd, running
 
@@ -37,6 +38,19 @@ def test_no_prompt_is_lost_while_no_process_can_be_started(home: Home, tmp_path:
             ended = hub.terminal.ended(one["task"])
             assert (ended["status"], ended["delivery"]) == ("succeeded", "accepted")
         assert get(hub, "/healthz")["status"] == "ok"
+
+
+def test_a_full_disk_is_told_and_costs_no_prompt(tmp_path: Path) -> None:
+    with mounted(str(tmp_path / "disk"), "24m") as disk:
+        disk.home.make()
+        with running(disk.home, str(tmp_path / "work")) as hub:
+            hub.terminal.run(SAY)
+            assert get(hub, "/healthz")["status"] == "ok"
+            disk.fill()
+            until_short(hub, "disk")
+            disk.make_room()
+            assert hub.terminal.run(SAY)["status"] == "succeeded"
+            assert get(hub, "/healthz")["status"] == "ok"
 
 
 def given_back(hub: RunningHub, session: str) -> list[object]:
