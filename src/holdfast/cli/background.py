@@ -43,7 +43,7 @@ def start(home: Home, location: Location, wish: dict[str, Any] | None, by: str) 
     answer: dict[str, Any] = json.loads(reply)
     _print_finished(answer)
     if "error" in answer:
-        raise HoldfastError.told(answer["error"], answer["exit_status"])
+        raise HoldfastError.from_json(answer["error"], answer["exit_status"])
     return answer
 
 

@@ -91,7 +91,7 @@ def _distribute(pool: list[_PoolWorker], numbers: Iterator[int], on_result: OnRe
                     selector.unregister(key.fd)
                     continue
                 if "error" in message:
-                    raise errors.HoldfastError.told(message["error"], message["exit_status"])
+                    raise errors.HoldfastError.from_json(message["error"], message["exit_status"])
                 if "job" in message:
                     on_result(message["job"], message["result"])
                 with suppress(ConnectionError):  # the worker died; waitpid reports how

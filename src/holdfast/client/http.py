@@ -85,7 +85,7 @@ def error_from_response(status: int, body: bytes) -> errors.HoldfastError:
             problem = known(message, hint=hint)
             problem.facts = facts
             return problem
-    return errors.HoldfastError.told({"code": code, "message": message, "hint": hint, **facts}, 1)
+    return errors.HoldfastError.from_json({"code": code, "message": message, "hint": hint, **facts}, 1)
 
 
 def path_segment(name: str) -> str:
