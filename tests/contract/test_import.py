@@ -79,7 +79,7 @@ def test_many_sessions_are_taken_once_each_and_whole(terminal: Terminal, root: P
         assert log[-1]["body"]["code"] == REPLAY_MARKER and all(e["replayed"] for e in log[2:])
     again = terminal.asked("import", "claude")
     assert [(one["new"], one["events"]) for one in again["adopted"]] == [(False, 0)] * MANY
-    assert "nothing is wrong" in terminal.give("doctor", "self").stdout
+    assert "no damage found" in terminal.give("doctor", "self").stdout
 
 
 def test_where_nothing_is_nothing_is_taken(terminal: Terminal) -> None:

@@ -112,7 +112,7 @@ def test_permissions_asked_answered_and_logged(terminal: Terminal) -> None:
     time.sleep(0.3)
     told = terminal.task(made["task"])
     assert told["status"] == "running" and told["asks"] == [asked]
-    assert "asks: shell echo ran" in (shown := terminal.give("tasks").stdout)
+    assert "waiting for permission: shell echo ran" in (shown := terminal.give("tasks").stdout)
     assert "1 wait for your answer: holdfast answer TASK allow|deny" in shown
     assert [(s["id"], s["asks"]) for s in terminal.asked("ls")] == [(made["session"], True)]
     assert " asks " in terminal.give("ls").stdout
