@@ -177,7 +177,7 @@ class TourHome:
         return identity.is_alive(*process)
 
 
-# --- What the tour says, and the claims that it makes: each was checked, or the tour ends there.
+# --- Output: each claim was checked, or the tour stops there.
 
 WIDTH = 88
 
@@ -237,7 +237,7 @@ class TourPrinter:
             sys.stdout.flush()
 
 
-# --- The acts of the tour: each breaks something, and shows what is left.
+# --- The acts: each breaks something, and shows what survives.
 
 KEY = "tour"
 STEPS = 8  # of the tool that the hub does not live to see the end of
@@ -271,7 +271,7 @@ def hub_dies(stage: TourHome, tell: TourPrinter) -> None:
     tell.command(f"kill -9 {hub}    # the hub")
     before = len(stage.lines("steps"))
     tell.claim(f"the agent, process {agent.pid}, is alive without a hub", stage.lives(agent))
-    stage.until("the tool to go on", lambda: len(stage.lines("steps")) > before)
+    stage.until("more output of the tool", lambda: len(stage.lines("steps")) > before)
     tell.claim("its tool keeps writing", True, lines=[before, len(stage.lines("steps"))])
     stage.start_hub()
     tell.command("holdfast up")
