@@ -132,7 +132,7 @@ class Worker:
     async def serve(self, *, forever: bool) -> None:
         """Work; unless `forever`, until nothing is running or queued here that is this worker's.
 
-        Cancelled, it leaves its agents running; whoever comes next goes on with them.
+        When it is cancelled, its agents keep running; the next worker adopts them.
         """
         self._others = others = [asyncio.create_task(work) for work in (self._renew(), self._tidy())]
         try:
