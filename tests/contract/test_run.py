@@ -186,7 +186,7 @@ def test_cancelling_a_dead_task_ends_what_it_left_running(terminal: Terminal) ->
     survivors = {survivor["pid"] for survivor in task["outcome"]["survivors"]}
     assert survivors and terminal.asked("verdict", "k")["action"] == "wait"
     said = terminal.give("cancel", made["task"]).stdout
-    assert "left running is ended" in said
+    assert "leftover processes are ended" in said
     assert not any(alive(pid) for pid in survivors)
     (noted,) = [b for b in bodies(terminal.log(made["session"]), "notice") if b["code"] == "leftovers_ended"]
     assert survivors & {ended["pid"] for ended in noted["ended"]}
