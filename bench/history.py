@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from bench.measure import Measured, compare, measured
-from holdfast.agents.claude.inspect import gather, judge
-from holdfast.agents.claude.subagents import history
+from holdfast.agents.claude.inspect import collect_facts, find_problems
+from holdfast.agents.claude.subagents import session_events
 from holdfast.agents.claude.transcript import ClaudeTranscript
 
 NATIVE_ID = "11111111-1111-4111-8111-111111111111"
@@ -92,13 +92,13 @@ def _bare(path: str) -> None:
 
 
 def _history(path: str) -> None:
-    for _ in history(path, NATIVE_ID):
+    for _ in session_events(path, NATIVE_ID):
         pass
 
 
 def _inspect(path: str) -> None:
     with ClaudeTranscript(path) as transcript:
-        judge(gather(transcript.pieces()), NATIVE_ID)
+        find_problems(collect_facts(transcript.pieces()), NATIVE_ID)
 
 
 def _memory(folder: str, scale: int) -> list[Measured]:

@@ -51,7 +51,7 @@ class Node(NamedTuple):
         return owner == self.id or (owner in self.names and has_spool and not self.copy_of)
 
 
-class _File(NamedTuple):
+class NodeFile(NamedTuple):
     """The node file."""
 
     id: str
@@ -108,9 +108,9 @@ def path_of(home: Home) -> str:
     return os.path.join(home.path, "node")
 
 
-def _new(home: Home) -> _File:
+def _new(home: Home) -> NodeFile:
     label = re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname()).strip("-.")[:_LABEL] or "node"
-    return _File(
+    return NodeFile(
         id=f"{label}-{os.urandom(8).hex()}",
         machine=_machine(),
         home=os.path.realpath(home.path),
@@ -119,7 +119,7 @@ def _new(home: Home) -> _File:
     )
 
 
-def _checked(found: _File, home: Home, private: bool) -> _File:
+def _checked(found: NodeFile, home: Home, private: bool) -> NodeFile:
     """The same node where it was, was moved or was restored; another one in a copy."""
     machine, path, inode = _machine(), os.path.realpath(home.path), os.stat(home.path).st_ino
     elsewhere = bool(machine and found.machine and machine != found.machine)
@@ -131,7 +131,7 @@ def _checked(found: _File, home: Home, private: bool) -> _File:
     return new._replace(names=names, copy_of=(*found.copy_of, found.id))
 
 
-def _is_original(found: _File) -> bool:
+def _is_original(found: NodeFile) -> bool:
     """Whether the home that a node file was made in is still there, beside its copy."""
     from holdfast.home import Home
 
@@ -191,12 +191,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(f"holdfast node {text}".encode()).hexdigest()[:32]
 
 
-def _read(home: Home) -> _File | None:
+def _read(home: Home) -> NodeFile | None:
     path = path_of(home)
     try:
         with open(path, "rb") as file:
             told: dict[str, Any] = json.loads(file.read())
-        return _File(
+        return NodeFile(
             id=str(told["id"]),
             machine=str(told["machine"]),
             home=str(told["home"]),
@@ -213,7 +213,7 @@ def _read(home: Home) -> _File | None:
         ) from None
 
 
-def _write(home: Home, node: _File) -> None:
+def _write(home: Home, node: NodeFile) -> None:
     from holdfast import durable_io
 
     path = path_of(home)

@@ -20,8 +20,9 @@ from holdfast.agents.acp.driver import AcpDriver
 from holdfast.agents.driver import AgentJob, DriverOutput, Policy
 from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent, check
+from tests.support import paths
 
-AGENT = os.path.join(os.path.dirname(__file__), "acp_agent.py")
+AGENT = str(paths.PROJECT / "tests" / "support" / "acp_agent.py")
 NATIVE = "sess-0123456789ab"
 REQUESTS: dict[str, Any] = {
     "initialize": schema.InitializeRequest,

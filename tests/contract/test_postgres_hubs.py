@@ -14,12 +14,12 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Owner
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.postgres import store as news
 from holdfast.store.postgres.connection import parse
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sql import Sql
-from holdfast.store.types import Change
+from holdfast.store.types import ChangeFeedEntry
 from tests.support.postgres_server import Hub, connect
 
 
@@ -69,8 +69,8 @@ async def test_the_feed_of_two_writing_hubs_misses_and_reorders_nothing(hub: Hub
             events = [event() for _ in range(rng.randint(1, 4))]
             await store.commit(Commit(rng.choice(sessions), events))
 
-    async def read() -> list[Change]:
-        seen: list[Change] = []
+    async def read() -> list[ChangeFeedEntry]:
+        seen: list[ChangeFeedEntry] = []
         cursor: str | None = None
         while True:
             last_round = not writing
@@ -97,7 +97,7 @@ async def test_the_feed_of_two_writing_hubs_misses_and_reorders_nothing(hub: Hub
 async def test_a_follower_hears_of_another_hubs_commits_at_once(hub: Hub) -> None:
     store, other = await hub(), await hub()
     session = (await store.create_session("claude")).id
-    found: list[Change] = []
+    found: list[ChangeFeedEntry] = []
 
     async def follow() -> None:
         async for changes in store.follow():
@@ -114,7 +114,7 @@ async def test_a_follower_hears_of_another_hubs_commits_at_once(hub: Hub) -> Non
 async def test_a_listener_that_was_cut_off_misses_nothing(hub: Hub, postgres_url: str) -> None:
     store, other = await hub(), await hub()
     session = (await store.create_session("claude")).id
-    found: list[Change] = []
+    found: list[ChangeFeedEntry] = []
 
     async def follow() -> None:
         async for changes in store.follow():
@@ -171,9 +171,9 @@ async def test_closing_finishes_what_was_handed_in_and_wakes_followers(hub: Hub)
     following = asyncio.create_task(follow())
     await heard.wait()
 
-    async def slow(sql: Sql) -> Outcome:
+    async def slow(sql: Sql) -> OperationResult:
         await asyncio.sleep(0.3)
-        return Outcome(None)
+        return OperationResult(None)
 
     slowly = asyncio.create_task(store.transact(slow))
     pending = [asyncio.create_task(store.commit(Commit(session, [event()]))) for _ in range(20)]

@@ -13,7 +13,7 @@ import pytest
 from holdfast import errors
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.postgres import connection, writer
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sql import Sql
@@ -37,8 +37,8 @@ def terminate(url: str, pids: Iterable[int]) -> None:
 
 
 async def writer_pid(store: PostgresStore) -> int:
-    async def operation(sql: Sql) -> Outcome:
-        return Outcome(sql._db.info.backend_pid)  # type: ignore[attr-defined]
+    async def operation(sql: Sql) -> OperationResult:
+        return OperationResult(sql._db.info.backend_pid)  # type: ignore[attr-defined]
 
     pid: int = await store.transact(operation)
     return pid
@@ -70,11 +70,11 @@ async def test_a_batch_whose_connection_ends_before_its_commit_is_run_again(
     session = (await store.create_session("claude")).id
     runs: list[int] = []
 
-    async def operation(sql: Sql) -> Outcome:
+    async def operation(sql: Sql) -> OperationResult:
         runs.append(sql._db.info.backend_pid)  # type: ignore[attr-defined]
         if len(runs) == 1:
             await asyncio.to_thread(terminate, postgres_url, runs)
-        return Outcome(None)
+        return OperationResult(None)
 
     await asyncio.gather(say(store, session, "a"), store.transact(operation), say(store, session, "b"))
     assert len(runs) == 2
@@ -120,13 +120,13 @@ async def test_a_hub_that_stalls_in_a_transaction_is_cut_off(
     order: list[str] = []
     stalling = asyncio.Event()
 
-    async def stall(sql: Sql) -> Outcome:
+    async def stall(sql: Sql) -> OperationResult:
         if not order:
             order.append("stalls")
             stalling.set()
             await asyncio.sleep(0.8)
         order.append("runs")
-        return Outcome(await sql.run("put_seal", id=session, seal="0/0/0"))
+        return OperationResult(await sql.run("put_seal", id=session, seal="0/0/0"))
 
     async def wait_for_it() -> None:
         await stalling.wait()

@@ -78,7 +78,7 @@ def test_it_says_much_without_a_newline(home: Home, way: str) -> None:
 def test_it_prints_lines_without_end_and_can_be_cancelled(home: Home) -> None:
     running = odd(home, "yes")
     running.until(lambda: running.task().spool > 10_000)
-    running.commit(control.cancel("ann"))
+    running.commit(control.cancel_event("ann"))
     task = running.ended()
     assert task.status == "cancelled"
     assert "not_json" in bodies(running.log(), "notice", "code")
@@ -114,7 +114,7 @@ def test_it_never_answers(home: Home, how: str) -> None:
     running = odd(home, "mute", **({"time_limit_s": 0.5} if how == "limit" else {}))
     if how == "cancel":
         running.until(running.spool.agent)
-        running.commit(control.cancel("ann"))
+        running.commit(control.cancel_event("ann"))
     task = running.ended()
     assert task.status == "cancelled" and task.delivery == "sent"
     assert str(task.reason) == ("by its time limit of 0.5 s" if how == "limit" else "by ann")

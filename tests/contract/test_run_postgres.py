@@ -58,7 +58,7 @@ def test_a_worker_is_killed_and_a_permission_waits(shared: Home) -> None:
 def test_cancel(shared: Home) -> None:
     running = Running(shared, {"tool": "shell", "run": "sleep 30.015625"}, END)
     running.until_event("tool_progress")
-    running.commit(control.cancel("ann"))
+    running.commit(control.cancel_event("ann"))
     assert running.ended().status == "cancelled"
 
 

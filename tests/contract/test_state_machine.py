@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from holdfast.home import Home
+from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
-from holdfast.model.task import Task
+from holdfast.model.task import Task, WaitingFor
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from tests.support.store_model import OWNER, Driver, Oracle, origin
@@ -40,11 +41,15 @@ NAME = st.sampled_from("ab")
 PICK = st.integers(0, 9)
 ENDS = ["succeeded", "failed", "cancelled", "interrupted", "unreachable", "running", "queued"]
 FOLLOWS = {  # the oracle's own words for what may follow what
-    "queued": {"cancelled", "failed"},
+    "queued": {"cancelled", "failed", "waiting"},
+    "waiting": {"cancelled", "failed", "waiting", "queued"},
     "running": {"succeeded", "failed", "cancelled", "interrupted", "unreachable", "queued"},
     "unreachable": {"succeeded", "failed", "cancelled", "interrupted", "running"},
 }
 DELIVERIES = ["waiting", "sent", "accepted"]
+PENDING = ("queued", "waiting")
+SINCE = "2026-01-31T12:00:00.000000Z"
+WAITS = [WaitingFor("leftovers", text, SINCE) for text in ("for a shell", "for an editor")]
 
 
 def as_events(events: list[tuple[str, str | None]]) -> list[NewEvent]:
@@ -207,11 +212,11 @@ class Machine(Driver):
     def claim(self, by: int, which: int, old: int) -> None:
         session, model, task, state = self.pick_task(which)
         answer = self.store(by).claim(task, state["generation"] + old, OWNER, 60)
-        if old or state["status"] not in ("queued", "running", "unreachable"):
+        if old or state["status"] not in (*PENDING, "running", "unreachable"):
             self.refused(answer, "stale_generation")
-        elif state["status"] == "queued" and model.state == "archived":
+        elif state["status"] in PENDING and model.state == "archived":
             self.refused(answer, "illegal_change")
-        elif state["status"] == "queued" and self.rivals(session):
+        elif state["status"] in PENDING and self.rivals(session):
             self.refused(answer, "session_running")
         elif model.state == "deleted":
             self.refused(answer, "session_deleted")
@@ -238,26 +243,40 @@ class Machine(Driver):
         _, model, task, state = self.pick_task(which)
         generation = state["generation"] if owned else None
         answer = self.store(by).set_status(task, status, generation=generation)
-        active = task in model.active()
-        if owned != active:
-            # Only an active task has an owner, and only its owner may.
-            code = "stale_generation"
-            if model.state == "deleted" and not owned:
-                code = "session_deleted"
-        elif model.state == "deleted":
-            code = "session_deleted"
-        elif status not in FOLLOWS.get(state["status"], ()) or (
-            status == "queued" and state["delivery"] == "accepted"
-        ):
-            code = "illegal_change"
-        else:
-            self.run(answer)
-            state["status"] = status
-            if status == "queued":
-                state["delivery"] = "waiting"
-            model.kinds.append("task")
+        code = self.status_refusal(model, task, status, owned)
+        if code is not None:
+            self.refused(answer, code)
             return
-        self.refused(answer, code)
+        self.run(answer)
+        state["status"], state["waiting_for"] = status, None
+        if status == "queued":
+            state["delivery"] = "waiting"
+        model.kinds.append("task")
+
+    @rule(by=PICK, which=PICK, why=st.sampled_from(WAITS), owned=st.booleans())
+    def wait(self, by: int, which: int, why: WaitingFor, owned: bool) -> None:
+        session, model, task, state = self.pick_task(which)
+        change = SetStatus(status="waiting", reason=why.text, waiting_for=why)
+        generation = state["generation"] if owned else None
+        answer = self.store(by).commit(Commit(session, [change], task=task, generation=generation))
+        code = self.status_refusal(model, task, "waiting", owned)
+        if code is not None:
+            self.refused(answer, code)
+            return
+        self.run(answer)
+        if state["waiting_for"] != why:  # the same wait is not recorded twice
+            state["status"], state["waiting_for"] = "waiting", why
+            model.kinds.append("task")
+
+    def status_refusal(self, model: Oracle, task: str, status: str, owned: bool) -> str | None:
+        """The code with which a change of status must be refused."""
+        state = model.tasks[task]
+        if owned != (task in model.active()):  # only an active task has an owner, and only its owner may
+            return "session_deleted" if model.state == "deleted" and not owned else "stale_generation"
+        if model.state == "deleted":
+            return "session_deleted"
+        accepted = status == "queued" and state["delivery"] == "accepted"
+        return "illegal_change" if status not in FOLLOWS.get(state["status"], ()) or accepted else None
 
     @rule(by=PICK, which=PICK, delivery=st.sampled_from(DELIVERIES), old=st.sampled_from([0, 0, -1]))
     def deliver(self, by: int, which: int, delivery: Any, old: int) -> None:

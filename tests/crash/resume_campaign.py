@@ -22,8 +22,8 @@ from holdfast.resume.verdict import judge
 from holdfast.runner import control, service
 from holdfast.runner import sessions as judging
 from holdfast.runner.context import Context
-from holdfast.runner.dispatch import Wish, dispatch
-from holdfast.store.store import BaseStore
+from holdfast.runner.dispatch import PromptRequest, dispatch
+from holdfast.store.store import Store
 from tests.crash import children, run_support
 from tests.crash.resume_oracle import Thread
 from tests.crash.run_support import DEADLINE_S, script
@@ -108,7 +108,7 @@ def dispatched(home: Home, plans: dict[str, str]) -> dict[str, tuple[str, str]]:
     async def send(context: Context) -> dict[str, tuple[str, str]]:
         found = {}
         for key, plan in plans.items():
-            wish = Wish(prompt=script(*SCRIPTS[plan]), agent="demo", key=key, cwd=home.path)
+            wish = PromptRequest(prompt=script(*SCRIPTS[plan]), agent="demo", key=key, cwd=home.path)
             task = await dispatch(context, wish, by="test")
             found[key] = (task.session, task.id)
         return found
@@ -131,7 +131,7 @@ def in_context(home: Home, work: Any) -> Any:
 def in_a_tool(home: Home, tasks: set[str]) -> set[str]:
     """Those whose agent has begun its tool."""
 
-    async def look(store: BaseStore) -> set[str]:
+    async def look(store: Store) -> set[str]:
         return {task for task in tasks if await store.task_events(task, ("tool_progress",))}
 
     return run_support.with_store(home, look) if tasks else set()
@@ -141,10 +141,10 @@ def end(home: Home, task: str, plan: str) -> None:
     """Kill the agent, or ask the task to stop."""
     if plan == "cancelled":
 
-        async def ask(store: BaseStore) -> None:
+        async def ask(store: Store) -> None:
             found = await store.task(task)
             if found.status not in ENDED:
-                await store.commit(Commit(found.session, [control.cancel("ann")], task=task))
+                await store.commit(Commit(found.session, [control.cancel_event("ann")], task=task))
 
         run_support.with_store(home, ask)
         return
@@ -211,10 +211,10 @@ def damage(path: Path, what: str) -> None:
 
 
 def trust(home: Home, session: str, status: str | None) -> None:
-    async def say(store: BaseStore) -> None:
+    async def say(store: Store) -> None:
         last = (await store.tasks(session=session))[-1]
         assert last.status == status
-        await store.commit(Commit(session, [judging.judging_trust("ann", "looked", last.id)]))
+        await store.commit(Commit(session, [judging.trusted_event("ann", "looked", last.id)]))
 
     run_support.with_store(home, say)
 

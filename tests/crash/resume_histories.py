@@ -25,7 +25,7 @@ from holdfast.resume.verdict import judge
 from holdfast.runner import replay, service
 from holdfast.runner import sessions as judging
 from holdfast.runner.context import Context
-from holdfast.runner.dispatch import Wish, dispatch
+from holdfast.runner.dispatch import PromptRequest, dispatch
 from tests.crash import run_support
 from tests.crash.resume_campaign import damage
 from tests.crash.resume_oracle import RECORDS, Thread
@@ -80,7 +80,9 @@ class Campaign:
         expected = thread.expected().action
         where = str(self._other) if thread.moved else self._home.path
         prompt = f"prompt {self._rng.random()}"
-        task = await dispatch(context, Wish(prompt=prompt, agent="demo", key=key, cwd=where), by="test")
+        task = await dispatch(
+            context, PromptRequest(prompt=prompt, agent="demo", key=key, cwd=where), by="test"
+        )
         goes_on = task.session == thread.session
         assert thread.session is None or goes_on == (expected == "resume"), (key, thread, task)
         plan = self._rng.choice(("unloaded", "unqueued", *PLANS) if goes_on else PLANS)
@@ -144,7 +146,7 @@ class Campaign:
             case "trust" if thread.trust():
                 last = (await context.store.tasks(session=thread.session or ""))[-1]
                 await context.store.commit(
-                    Commit(last.session, [judging.judging_trust("ann", "looked", last.id)])
+                    Commit(last.session, [judging.trusted_event("ann", "looked", last.id)])
                 )
             case "hold":
                 thread.held = True

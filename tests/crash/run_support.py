@@ -22,7 +22,7 @@ from holdfast.runner import control, service
 from holdfast.spool.task_dir import Spool
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children
 from tests.crash.support import scratch
 
@@ -120,7 +120,7 @@ def use_store(home: Home, url: str) -> None:
 _stores: dict[str, Location] = {}
 
 
-def with_store(home: Home, question: Callable[[BaseStore], Awaitable[T]]) -> T:
+def with_store(home: Home, question: Callable[[Store], Awaitable[T]]) -> T:
     """Ask or change the store, in a process of its own: this one must stay without threads to fork."""
 
     async def ask() -> T:
@@ -137,7 +137,7 @@ def with_store(home: Home, question: Callable[[BaseStore], Awaitable[T]]) -> T:
 def queue(home: Home, prompts: list[str], agent: str = "demo", **options: Any) -> list[str]:
     """A session and a task for each prompt."""
 
-    async def enqueue(store: BaseStore) -> list[str]:
+    async def enqueue(store: Store) -> list[str]:
         found = []
         for prompt in prompts:
             session = await store.create_session(agent, cwd=home.path)
@@ -155,7 +155,7 @@ def tasks(home: Home) -> list[Task]:
 def log(home: Home, session: str) -> list[Event]:
     """A session's whole log."""
 
-    async def read(store: BaseStore) -> list[Event]:
+    async def read(store: Store) -> list[Event]:
         events: list[Event] = []
         while page := await store.events(session, after=len(events)):
             events += page
@@ -167,11 +167,11 @@ def log(home: Home, session: str) -> list[Event]:
 def answer_all(home: Home) -> int:
     """Be the person who answers what is asked; the answer follows from what is asked."""
 
-    async def answer(store: BaseStore) -> int:
+    async def answer(store: Store) -> int:
         count = 0
         for task in await store.tasks(status="running"):
             for asked in control.waiting(await store.task_events(task.id, ("permission",))):
-                event = control.answer(asked, decision(asked), "person")
+                event = control.answer_event(asked, decision(asked), "person")
                 await store.commit(Commit(task.session, [event], task=task.id))
                 count += 1
         return count

@@ -133,7 +133,7 @@ async def test_the_watch_sees_what_it_should(home: Home, monkeypatch: pytest.Mon
         with monkeypatch.context() as patch:
             watch = Watch(home.sessions, patch)
             await heal(store, home, location, deep=True)
-    assert set(watch.opened) == {home.mirror(session) for session in world.present}
+    assert set(watch.opened) == {*map(home.mirror, world.present), home.trashed(world.deleted)}
 
 
 async def test_two_thousand_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ async def test_what_was_done_is_written_down(location: Location, home: Home) -> 
     assert msgspec.json.decode(read(os.path.join(home.reports, name)), type=Report) == report
     told = json.loads(read(os.path.join(home.reports, name)))
     assert {f["code"] for f in told["findings"]} == {"mirror_torn", "mirror_missing", "foreign_file"}
-    assert {d["result"] for d in told["done"]} == {"made anew from the database"}
+    assert {d["result"] for d in told["done"]} == {"recreated from the database"}
     assert [d["kept"] for d in told["done"] if d["code"] == "mirror_torn"] == [
         [os.path.join(home.quarantine, name) for name in quarantined(home)]
     ]

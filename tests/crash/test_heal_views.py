@@ -138,13 +138,13 @@ async def _unreadable(location: Location, home: Home, stored: bytes) -> None:
     assert json.loads(read(kept + ".note.json"))["why"] == report.findings[0].text
 
 
-async def test_a_log_that_cannot_be_folded_is_told_and_left(home: Home) -> None:
-    """A change record that is none: nothing safe can be done; the other sessions are still looked at."""
+async def test_a_change_that_cannot_be_decoded_becomes_a_notice(home: Home) -> None:
+    """Its row is JSON but not a change that exists; the other sessions are still checked."""
     location = Location("sqlite", home.database)
     world, before = await made(location, home)
     tamper(location, 'update log set body = \'{"op":"?"}\' where n = 1 and seq = 2')
     tamper(location, "update session set title = 'other' where n = 2")
     os.unlink(home.mirror(world.rich))  # else it would be a conflict with the mirror as well
     report, after = await healed_once(location, home, deep=True)
-    assert codes(report) == ["mirror_missing", "log_unreadable", "view_drift"]
+    assert codes(report) == ["mirror_missing", "record_damaged", "view_drift"]
     assert after[world.archived] == before[world.archived]

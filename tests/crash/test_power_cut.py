@@ -18,7 +18,7 @@ from holdfast import durable_io
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recovery.heal import open_healed
-from holdfast.store.mirror.writer import Keeper
+from holdfast.store.mirror.writer import MirrorWriter
 from holdfast.store.sqlite.connection import open_writer
 from holdfast.store.sqlite.store import SqliteStore
 from tests.crash import disk_model, heal_campaign
@@ -115,7 +115,7 @@ async def test_a_mirror_is_trusted_only_when_it_is_on_disk(monkeypatch: pytest.M
         store = SqliteStore(home.database, home, RULES)
         work = Workload(store, home, recorder.ack, random.Random(1))
         with monkeypatch.context() as patch:
-            patch.setattr(Keeper, "quiet", lambda self, all_of_them=False: [])  # as if it were killed
+            patch.setattr(MirrorWriter, "quiet", lambda self, all_of_them=False: [])  # as if it were killed
             await work.run(4)
             await store.close()
         start = len(recorder.log)

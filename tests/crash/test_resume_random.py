@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
-from holdfast.resume.rules import ROWS
+from holdfast.resume.rules import RULES
 from tests.crash import run_support
 from tests.crash.children import command, environment
 from tests.crash.resume_histories import Campaign
@@ -65,8 +65,8 @@ async def test_a_thousand_histories(number: int, monkeypatch: pytest.MonkeyPatch
     ],
 )
 async def test_a_judge_without_a_row_is_found_out(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = tuple(row for row in ROWS if row.code != code)
-    monkeypatch.setattr("holdfast.resume.verdict.ROWS", kept)
+    kept = tuple(row for row in RULES if row.code != code)
+    monkeypatch.setattr("holdfast.resume.verdict.RULES", kept)
     with run_support.scratch_home() as home:
         monkeypatch.setenv("HOLDFAST_DEMO_HOME", run_support.environment(home)["HOLDFAST_DEMO_HOME"])
         with pytest.raises((AssertionError, errors.HoldfastError)):

@@ -25,7 +25,7 @@ from holdfast.spool import archive
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.task_dir import Spool
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children, run_steps, run_support
 from tests.crash.run_support import DEADLINE_S, REGISTRY, Running, with_store
 from tests.crash.small_disk import SmallDisk
@@ -178,7 +178,7 @@ def test_a_stopped_worker_keeps_its_task_and_one_that_lost_it_leaves_the_agent_a
     # Another takes it all the same, as if the first one had been thought dead.
     thief = children.start(lambda say: asyncio.run(_steal(home, running.id, say)))
     thief.wait_for_word()
-    running.commit(control.cancel("ann"))  # which the first one must not pass on now
+    running.commit(control.cancel_event("ann"))  # which the first one must not pass on now
     sent = os.path.getsize(running.spool.sent)
     os.kill(running.worker.pid, signal.SIGCONT)
     running.worker.rest()  # it notices and leaves
@@ -277,7 +277,7 @@ def test_a_task_without_its_folder_can_be_cancelled(home: Home) -> None:
     running.until_event("tool_progress")
     shutil.rmtree(running.spool.path)
     running.until_event("error")
-    running.commit(control.cancel("ann"))
+    running.commit(control.cancel_event("ann"))
     assert running.ended().status == "cancelled"
 
 
@@ -334,9 +334,9 @@ def test_what_passes_is_waited_out_wherever_it_strikes(
         vars(recorder).update(RETRY_S=(0.01,))
         for owner, name in [
             *run_steps.ASYNC,
-            (BaseStore, "task_events"),
-            (BaseStore, "task"),
-            (BaseStore, "turns"),
+            (Store, "task_events"),
+            (Store, "task"),
+            (Store, "turns"),
         ]:
             setattr(owner, name, _failing(getattr(owner, name), problem, rng))
         for owner, name in [(Spool, "make"), (Outbox, "send"), (archive, "compress")]:

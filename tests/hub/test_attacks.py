@@ -331,7 +331,7 @@ def test_beyond_loopback_it_says_who_can_come_and_that_they_need_the_token(
         up._tell(argparse.Namespace(json=False), host, door, hub)
         said = capsys.readouterr()
         assert said.out == f"http://127.0.0.1:8420/?token={'t' * 43}\n"
-        assert ("others can reach" in said.err and "they need the token" in said.err) == is_said
+        assert ("other machines can reach" in said.err and "they need the token" in said.err) == is_said
 
 
 class Hasty(Protocol):
@@ -341,14 +341,17 @@ class Hasty(Protocol):
     COME_S = 1.0
 
 
-async def _slowly(said: list[bytes]) -> bytes:
+async def _slowly(said: list[bytes], *, half_close: bool = False) -> bytes:
     """What is heard from a server that is told something, and then nothing more."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         while (await receive()).get("more_body"):
             pass
+        if half_close:
+            await asyncio.sleep(2 * Hasty.COME_S)
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await asyncio.sleep(2 * Hasty.COME_S)  # an answer may take its time
+        if not half_close:
+            await asyncio.sleep(2 * Hasty.COME_S)  # an answer may take its time
         await send({"type": "http.response.body", "body": json.dumps(scope["path"]).encode()})
 
     listening = socket.create_server(("127.0.0.1", 0))
@@ -360,6 +363,8 @@ async def _slowly(said: list[bytes]) -> bytes:
         for piece in said:
             writer.write(piece)
             await asyncio.sleep(0.1)
+        if half_close:
+            writer.write_eof()
         try:
             return await asyncio.wait_for(reader.read(), 60)
         except ConnectionError:
@@ -388,3 +393,21 @@ async def test_a_request_that_does_not_come_to_its_end_is_cut_off(said: list[byt
 async def test_a_whole_request_is_answered_however_long_that_takes() -> None:
     heard = await _slowly([b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"])
     assert heard.startswith(b"HTTP/1.1 200") and b"/slow" in heard
+
+
+@pytest.mark.parametrize("last", ["Connection: close\r\n", ""])
+async def test_a_client_that_sends_nothing_more_still_gets_its_answer(last: str) -> None:
+    said = f"GET /slow HTTP/1.1\r\nHost: localhost\r\n{last}\r\n"
+    heard = await _slowly([said.encode()], half_close=True)
+    assert heard.startswith(b"HTTP/1.1 200") and b"/slow" in heard
+
+
+async def test_pipelined_requests_are_all_answered_after_the_client_stops_sending() -> None:
+    said = b"".join(b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number for number in range(2))
+    heard = await _slowly([said], half_close=True)
+    assert heard.count(b"HTTP/1.1 200") == 2 and b"/0" in heard and b"/1" in heard
+
+
+async def test_half_a_request_gets_no_answer_when_the_client_stops_sending() -> None:
+    said = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\na"
+    assert await _slowly([said], half_close=True) == b""

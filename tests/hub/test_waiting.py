@@ -107,3 +107,45 @@ def test_after_its_time_a_person_is_asked(home: Home, tmp_path: Path) -> None:
         hub.terminal.until(lambda: hub.terminal.task(held["id"])["waiting_for"]["cause"] == "person")
         (Path(hub.terminal.cwd) / "a" / "gate").touch()
         assert after(hub, held)["status"] == "succeeded"
+
+
+def fill_the_slot(hub: RunningHub) -> str:
+    """A task that takes the only slot until its gate opens."""
+    folder = Path(hub.terminal.cwd) / "busy"
+    folder.mkdir()
+    made = hub.terminal.detached(GATE, words=["--key", "busy", "--cwd", str(folder)])
+    hub.terminal.until_event(made["session"], "tool_progress")
+    return made["task"]
+
+
+def end_busy(hub: RunningHub, busy: str) -> None:
+    assert hub.terminal.task(busy)["status"] == "running", "the slot was full all the time"
+    (Path(hub.terminal.cwd) / "busy" / "gate").touch()
+    assert hub.terminal.ended(busy)["status"] == "succeeded"
+
+
+def test_a_wait_ends_while_all_slots_are_full(one_slot: RunningHub) -> None:
+    leave_a_process(one_slot, "a")
+    held = waiting(one_slot, "a")
+    busy = fill_the_slot(one_slot)
+    (Path(one_slot.terminal.cwd) / "a" / "gate").touch()
+    moved = one_slot.terminal.ended(held["id"])["outcome"]["moved_to"]["task"]
+    assert one_slot.terminal.task(moved)["status"] == "queued"
+    end_busy(one_slot, busy)
+    assert one_slot.terminal.ended(moved)["status"] == "succeeded"
+
+
+def test_a_wait_is_bounded_while_all_slots_are_full(one_slot: RunningHub) -> None:
+    hub, terminal = one_slot, one_slot.terminal
+    leave_a_process(hub, "a")
+    leave_a_process(hub, "b")
+    ends, asks = waiting(hub, "a", "--leftovers", "end"), waiting(hub, "b")
+    busy = fill_the_slot(hub)
+    hub.kill()
+    terminal.config(CONFIG + "leftovers_s = 1\n")
+    hub.start()
+    moved = terminal.ended(ends["id"])["outcome"]["moved_to"]["task"]
+    terminal.until(lambda: terminal.task(asks["id"])["waiting_for"]["cause"] == "person")
+    terminal.give("cancel", asks["id"])
+    end_busy(hub, busy)
+    assert terminal.ended(moved)["status"] == "succeeded"

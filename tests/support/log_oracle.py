@@ -64,7 +64,7 @@ def told(kind: str, body: dict[str, Any]) -> Told:
     """What is compared of an event."""
     if body.get("code") == "too_long":
         return kind, {"code": "too_long"}
-    denied = str(body.get("output")).startswith("Its permission was")
+    denied = str(body.get("output")).startswith("Permission was")
     if kind == "tool_summary" and (denied or body["outcome"] == "interrupted"):
         # An answer may be recorded while the run that would pass it on is being settled; and where the stream
         # tells no end the agent's store may.

@@ -50,7 +50,7 @@ class Replay:
     """What a driver makes of a recording; every line it sends must be the one that was sent."""
 
     def __init__(self, recording: Recording):
-        self.driver: Driver = AgentRegistry().make_driver(recording.job)
+        self.driver: Driver = AgentRegistry.from_config({recording.agent: {}}).make_driver(recording.job)
         self.entries: list[Entry] = []
         self.settled_at: int | None = None  # how many lines were heard when the final word was there
         unsent = self._take(self.driver.start_messages())

@@ -1,4 +1,4 @@
-"""The demo agent, of whose stdout nothing is shown after a line with WORD: `python hushed_agent.py WORD`.
+"""The demo agent, of whose stdout nothing is shown after a line with WORD: `python silent_agent.py WORD`.
 
 It dies as the demo agent does, so what it did unseen is only in its own store.
 """

@@ -6,26 +6,26 @@ from typing import Any
 
 import msgspec
 
-from holdfast.resume.environment import Folder
-from holdfast.resume.facts import Ended, Facts
+from holdfast.resume.environment import FolderState
+from holdfast.resume.facts import LastTask, ResumeFacts
 from holdfast.transcripts.reader import Inspection, TranscriptProblem
 
 STORE = Inspection(
     agent="demo", native_id="n1", path="/store/n1.jsonl", sound=True, turns=2, last_complete=2, cwd="/work"
 )
-SOUND = Facts(
+SOUND = ResumeFacts(
     session="s1",
     agent="demo",
     token="n1",
-    last=Ended("t1", "succeeded"),
+    last=LastTask("t1", "succeeded"),
     store=STORE,
-    folder=Folder("/work"),
+    folder=FolderState("/work"),
     can_fork=True,
     seen=10,
 )
 
 
-def but(**changes: Any) -> Facts:
+def but(**changes: Any) -> ResumeFacts:
     """Sound facts with something else in them."""
     return msgspec.structs.replace(SOUND, **changes)
 

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from holdfast import errors, shortage
-from holdfast.runner.finish import Ending, Facts, ending
+from holdfast.runner.finish import ExitFacts, TaskEnding, ending
 from holdfast.shortage import Shortages, resource_of
 
 
@@ -63,5 +63,5 @@ def test_starts_rest_longer_each_time_and_go_on_after_one_worked(monkeypatch: py
 def test_an_agent_that_was_never_started_is_queued_again_without_a_count(
     exit_status: int | None, tries: int
 ) -> None:
-    found = ending(Facts(None, exit_status, accepted=False, tries=tries, started=False))
-    assert isinstance(found, Ending) and found.status == "queued"
+    found = ending(ExitFacts(None, exit_status, accepted=False, tries=tries, started=False))
+    assert isinstance(found, TaskEnding) and found.status == "queued"

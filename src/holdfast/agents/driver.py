@@ -1,9 +1,8 @@
-"""What a driver is: a pure reading of one agent process's stdout, and what to write to its stdin.
+"""How is an agent driven? A driver turns its stdout into log entries and decides what goes to its stdin.
 
-A driver does no I/O and keeps no clock. It is a fold: the same job and the same lines give the same
-entries and the same bytes to send. That is what makes a restart harmless: a new process hears the
-spool again from its first byte, drops the entries that are in the log already, and sends only what the
-outbox does not hold yet.
+A driver does no I/O and keeps no clock. It is a fold: the same job and the same lines give the same entries
+and the same bytes to send. This makes a restart harmless: a new process reads the spool again from its first
+byte, drops the entries that are already in the log, and sends only what is not in the outbox yet.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from holdfast.model.changes import SeeToken
 from holdfast.model.event import NewEvent
 from holdfast.transcripts.jsonl import notice_event
 
-# Characters of one text event. A longer block becomes several events that are marked as parts of it, so
-# that no message, however long, has to fit into memory.
+# Characters of one text event. A longer block becomes several events marked as its parts, so that no message
+# has to fit into memory, however long it is.
 MAX_BLOCK = 256 * 1024
 
 Policy = Literal["ask", "allow", "deny"]
@@ -26,27 +25,27 @@ Entry = Union[NewEvent, SeeToken]
 
 
 class AgentJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt for one agent process: all that a launch and a driver need to know."""
+    """One prompt for one agent process: everything that a launch and a driver need."""
 
-    agent: str  # the registry's name
+    agent: str  # its name in the registry
     session: str
     task: str
     prompt: str
     cwd: str
-    program: tuple[str, ...]  # the beginning of its command line: the binary, or node and its script
+    program: tuple[str, ...]  # the beginning of the command line: the binary, or node and its script
     version: str | None = None
     permissions: Policy = "ask"
-    native_id: str | None = None  # the conversation to go on with, or the id chosen for a new one
-    resume: bool = False  # whether `native_id` is to be gone on with
-    fork_of: str | None = None  # the conversation that the new one begins as a copy of
-    fork_at: str | None = None  # the last record of it that is copied; all of it where that is not given
-    args: tuple[str, ...] = ()  # from the config, at the end of its command line
+    native_id: str | None = None  # the conversation to resume, or the id chosen for a new one
+    resume: bool = False  # resume `native_id`
+    fork_of: str | None = None  # the conversation that the new one starts as a copy of
+    fork_at: str | None = None  # the last record to copy; None: all of them
+    args: tuple[str, ...] = ()  # from the config, added at the end of the command line
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
-    """A permission that the agent waits for."""
+    """A permission that the agent is waiting for."""
 
-    id: str  # the agent's id of the request, as text
+    id: str  # the agent's request id, as text
     call: str
     name: str
     input: Any
@@ -54,83 +53,81 @@ class PermissionRequest(msgspec.Struct, frozen=True):
 
 
 class FinalResult(msgspec.Struct, frozen=True):
-    """The agent's own last word on the prompt; without one there was no answer, whatever it exited with."""
+    """The agent's own result of the prompt. Without one there was no answer, whatever the exit status."""
 
     ok: bool
-    reason: str | None = None  # why not, in the agent's words
-    cancelled: bool = False  # it says that it was stopped
-    usage: dict[str, Any] = {}  # input_tokens, output_tokens, cached_tokens, cost_usd: what it told of these
+    reason: str | None = None  # why it failed, in the agent's words
+    cancelled: bool = False  # the agent reports that it was stopped
+    usage: dict[str, Any] = {}  # input_tokens, output_tokens, cached_tokens, cost_usd, as far as reported
     answer: str | None = None  # its last text
 
 
 class DriverOutput(msgspec.Struct):
-    """What follows from something heard or asked: entries for the log, lines for stdin."""
+    """The result of an input: entries for the log, lines for stdin."""
 
     entries: list[Entry] = []
-    sends: list[bytes] = []  # each one line, newline included
+    sends: list[bytes] = []  # one line each, newline included
 
 
 class Driver(Protocol):
-    """One agent process, as far as its protocol goes."""
+    """The protocol state of one agent process."""
 
     final: FinalResult | None
-    accepted: bool  # the agent has shown that it took the prompt
+    accepted: bool  # the agent showed that it received the prompt
     native_id: str | None  # as the agent named it; None until then
-    pending_permissions: dict[str, PermissionRequest]  # by the ask's id: what waits for an answer, in order
-    open_calls: dict[str, str]  # call: name of tools that began and did not end
+    pending_permissions: dict[str, PermissionRequest]  # by request id, in order
+    open_calls: dict[str, str]  # call id -> tool name, for calls that have not ended
 
     def start_messages(self) -> DriverOutput:
-        """What is sent before anything is heard."""
+        """What is sent before any output arrives."""
         ...
 
     def on_line(self, line: bytes) -> DriverOutput:
-        """Take one whole line of stdout, without its newline."""
+        """Process one whole line of stdout, without its newline."""
         ...
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
-        """Say an answer that is in the log already; an ask that is not open gives nothing."""
+        """Send an answer that is already in the log; a request that is not pending sends nothing."""
         ...
 
     def partial_text(self) -> tuple[str, str] | None:
-        """The kind and text so far of a block that is being said; None where none is, or it is not told."""
+        """The kind and the text so far of a block that is still streaming; None if there is none."""
         ...
 
     def interrupt(self) -> DriverOutput | None:
-        """What asks the agent to stop; None if only a signal does."""
+        """What asks the agent to stop; None if only a signal stops it."""
         ...
 
     def on_eof(self) -> DriverOutput:
-        """Stdout has ended for good: what was half said, and a summary for each call without an end."""
+        """Stdout has ended: yield the partial text, and a summary for each call without an end."""
         ...
 
 
 def other_conversation(asked: str, got: str) -> NewEvent:
-    """The agent did not go on where it was asked to."""
-    said = f"the agent was asked for its conversation {asked} and is in another one, {got}"
-    return notice_event("other_conversation", said, asked=asked, got=got)
+    """The agent did not continue the conversation that it was asked for."""
+    text = f"Holdfast asked for conversation {asked}, but the agent continues another one, {got}"
+    return notice_event("other_conversation", text, asked=asked, got=got)
 
 
 def resumed(native_id: str) -> NewEvent:
-    """The proof of a resume: the agent has named the conversation that it was asked for."""
-    return notice_event(
-        "resumed", f"the agent goes on with its conversation {native_id}", native_id=native_id
-    )
+    """The proof of a resume: the agent named the conversation that it was asked for."""
+    return notice_event("resumed", f"the agent resumed conversation {native_id}", native_id=native_id)
 
 
 def named_conversation(job: AgentJob, before: str | None, native_id: str, protocol: str) -> list[Entry]:
-    """What follows from an agent's naming of its conversation; `before`: as it named it until now.
+    """The entries after an agent names its conversation; `before` is the name it used until now.
 
-    One that it began instead of the one that it was asked to go on with does not take that one's place.
+    A conversation that the agent started instead of the requested one does not replace that one.
     """
     entries: list[NewEvent | SeeToken] = []
     asked = job.native_id if job.resume and before is None else None
     if native_id == asked:
         return [resumed(native_id)]
     if native_id != job.native_id:
-        seen = SeeToken(
+        token = SeeToken(
             agent=job.agent, native_id=native_id, seen_in="stream", protocol=protocol, instead_of=asked
         )
-        entries.append(seen)
+        entries.append(token)
     was = before or job.native_id
     if was is not None and was != native_id:
         entries.append(other_conversation(was, native_id))

@@ -32,13 +32,13 @@ class AgentRegistry:
     """Agents by name and alias."""
 
     def __init__(self, agents: Iterable[Agent] = KNOWN):
-        """All of `agents`; two of one name are refused."""
+        """Index these agents; two with one name or alias are refused."""
         self.agents = tuple(agents)
         self._by_name: dict[str, Agent] = {}
         for agent in self.agents:
             for name in (agent.name, *agent.aliases):
                 if name in self._by_name:
-                    raise BadInput(f"two agents are called {name!r}")
+                    raise BadInput(f"two agents are named {name!r}")
                 self._by_name[name] = agent
 
     @classmethod
@@ -49,18 +49,18 @@ class AgentRegistry:
             if not isinstance(table, dict):
                 raise BadInput(f"config.toml: agents.{name} must be a table")
             if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-                raise BadInput(f"config.toml: {name!r} is no name for an agent; use letters, digits and -")
+                raise BadInput(f"config.toml: {name!r} is not a valid agent name; use letters, digits and -")
             if any(name == known.name for known in KNOWN):
-                continue  # settings of an agent that we know
+                continue  # settings of a known agent
             extra.append(acp.entry(name, table))
         return cls((*KNOWN, *extra))
 
     def get(self, name: str) -> Agent:
-        """The agent of that name or alias."""
+        """The agent with this name or alias."""
         agent = self._by_name.get(name)
         if agent is None:
             raise NotFound(
-                f"there is no agent called {name!r}",
+                f"there is no agent named {name!r}",
                 hint="known: " + ", ".join(a.name for a in self.agents),
             )
         return agent
@@ -73,7 +73,7 @@ class AgentRegistry:
         return agent.driver(job)
 
     def token_rules(self) -> TokenRules:
-        """What the store must know of tokens."""
+        """What the store must know about tokens."""
         return TokenRules(
             fields=frozenset(field for agent in self.agents for field in agent.token_fields),
             default_protocol={

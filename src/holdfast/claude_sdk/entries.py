@@ -13,7 +13,7 @@ from holdfast.agents.claude.transcript import TranscriptPiece
 from holdfast.errors import BadInput
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
-from holdfast.transcripts.jsonl import origin, plain
+from holdfast.transcripts.jsonl import origin, storable_id
 
 AGENT = "claude"
 INSIDE = "sdk"  # the part of a body that holds the entry
@@ -38,7 +38,7 @@ def events(
     if subpath:
         inside["subpath"] = subpath
     contents[0][1][INSIDE] = inside
-    uuid, at = plain(entry.get("uuid")), timestamps.when_stamp(entry.get("timestamp"))
+    uuid, at = storable_id(entry.get("uuid")), timestamps.when_stamp(entry.get("timestamp"))
     at = at if at is None or at <= now else now  # a clock that is ahead would list the session first forever
     short_path = (
         subpath
@@ -51,7 +51,7 @@ def events(
         # because only this one contains the entry.
         record = f"sdk:{generation}:{short_path}:{uuid}:{n}"
         made.append(
-            NewEvent(kind, body, at, origin=origin(AGENT, plain(native_id), record) if uuid else None)
+            NewEvent(kind, body, at, origin=origin(AGENT, storable_id(native_id), record) if uuid else None)
         )
     return made
 
@@ -81,7 +81,7 @@ def _contents(entry: dict[str, Any], names: dict[str, str]) -> list[tuple[str, d
 
     Origins are left out, and calls stay open: one without a result may still get it.
     """
-    events_read = ClaudeEventBuilder("", answered=lambda call: True).tell(
+    events_read = ClaudeEventBuilder("", answered=lambda call: True).on_piece(
         TranscriptPiece(0, encode(entry), lenient(entry))
     )
     contents: list[tuple[str, dict[str, Any]]] = []

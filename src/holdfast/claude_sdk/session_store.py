@@ -26,8 +26,8 @@ from holdfast.claude_sdk.sdk_session import SdkSession
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.session import Session
-from holdfast.store.types import Store
-from holdfast.transcripts.jsonl import plain
+from holdfast.store.store import Store
+from holdfast.transcripts.jsonl import storable_id
 
 BY = "claude-agent-sdk"
 PAGE = 500
@@ -125,14 +125,14 @@ class SessionStore(SdkSessionStore):
         changes: list[Entry] = []
         if found is None:
             session = ids.new(ids.SESSION)
-            cwd = next((cwd for entry in entries if (cwd := plain(_plain(entry).get("cwd")))), None)
+            cwd = next((cwd for entry in entries if (cwd := storable_id(_plain(entry).get("cwd")))), None)
             node = self._store.node
             host = None if node is None else node.id
             created = c.Create(
                 agent=AGENT.name, key=_name(key), cwd=cwd, host=host, metadata=after.metadata()
             )
             changes.append(created)
-            if (token := plain(key["session_id"])) is not None:
+            if (token := storable_id(key["session_id"])) is not None:
                 protocol = AGENT.protocols[0]
                 changes.append(
                     c.SeeToken(agent=AGENT.name, native_id=token, protocol=protocol, seen_in="sdk")

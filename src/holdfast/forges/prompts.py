@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast import ids
 from holdfast.forges.payload import Assignment, IgnoredDelivery
 from holdfast.forges.settings import TEMPLATE, Forge, PromptSettings, fill_template
-from holdfast.runner.dispatch import Wish
+from holdfast.runner.dispatch import PromptRequest
 
 MAX_BODY = 65_536  # characters of an issue's text in a prompt
 
@@ -65,12 +65,14 @@ def choose_threads(
     return IgnoredDelivery("all of them already have it; the forge does not name the new assignee")
 
 
-def prompt_request(forge: Forge, assigned: Assignment, thread: IssueThread, stamp: DeliveryId) -> Wish:
+def prompt_request(
+    forge: Forge, assigned: Assignment, thread: IssueThread, stamp: DeliveryId
+) -> PromptRequest:
     """The prompt for the agent of one user; the same body makes the same task."""
     cwd = _folder(forge, assigned, thread.user)
     assert cwd is not None
     settings = _EffectiveSettings(forge, assigned, thread.user)
-    return Wish(
+    return PromptRequest(
         prompt=fill_template(settings.of("template") or TEMPLATE, _texts(forge, assigned, thread.user)),
         agent=settings.of("agent"),
         cwd=os.path.expanduser(cwd),

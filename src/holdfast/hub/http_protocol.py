@@ -45,6 +45,18 @@ class Protocol(HttpToolsProtocol):
             if self._head > HEAD:
                 self.send_400_response("The head of the request is too large.")
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends nothing more; it still reads the answer to a request that it sent in full.
+
+        uvicorn closes here, so an answer that needs a thread or the disk would never arrive. A stream that
+        has begun is closed: this is how its reader leaves.
+        """
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.response_started:
+            return False
+        cycle.keep_alive = False
+        return True
+
     def on_message_begin(self) -> None:
         """A head begins."""
         self._head = 0

@@ -43,7 +43,7 @@ class WaitingFor(msgspec.Struct, frozen=True):
     until: str | None = None  # when its policy decides; None: no policy applies
 
 
-class Turn(msgspec.Struct, frozen=True):
+class QueueEntry(msgspec.Struct, frozen=True):
     """A task that runs, or waits for its turn: what is needed to say which may start."""
 
     task: str

@@ -11,11 +11,12 @@ from holdfast.home import Home
 from holdfast.model.event import Record
 from holdfast.node import Node
 from holdfast.recovery import mirror_reader
+from holdfast.recovery.damaged_records import DamagedRecord, damaged_records
 from holdfast.recovery.findings import Finding
 from holdfast.recovery.merge import Difference, altered, content, counted, lost_in_words, ranges
 from holdfast.recovery.restore import fold_log, load_view
 from holdfast.recovery.survey import ENDING, UNKNOWN, Sight, Survey, survey, unreadable
-from holdfast.store.mirror.compare import Position, compare
+from holdfast.store.mirror.compare import MirrorPosition, compare
 from holdfast.store.mirror.files import seal
 from holdfast.store.sql import Row, Sql
 
@@ -117,7 +118,7 @@ class Contrast(NamedTuple):
     altered: list[int]  # those of the differences that were altered in the database
 
 
-async def contrast(sql: Sql, head: Head, path: str, level: Position) -> Contrast:
+async def contrast(sql: Sql, head: Head, path: str, level: MirrorPosition) -> Contrast:
     """Read on where the two part; the mirror decides where its checksums hold."""
     damage: str | None = None
     differences: dict[int, Difference] = {}
@@ -148,7 +149,9 @@ async def contrast(sql: Sql, head: Head, path: str, level: Position) -> Contrast
     return Contrast(damage, differences, unproven, beyond, joined, agreed, wrong)
 
 
-async def _parting(sql: Sql, head: Head, sight: Sight, level: Position) -> tuple[Parting, dict[str, Any]]:
+async def _parting(
+    sql: Sql, head: Head, sight: Sight, level: MirrorPosition
+) -> tuple[Parting, dict[str, Any]]:
     """What a mirror holds from the byte on where it parts from the log."""
     found = await contrast(sql, head, sight.path, level)
     damage, beyond, wrong = found.damage, found.beyond, found.altered
@@ -206,7 +209,8 @@ async def examine(sql: Sql, home: Home, mine: Node | None, deep: bool) -> Looked
             elif sight is None:
                 wanted = mine is None or mine.owns(head.host)
                 if wanted and trashed is None and head.id + ENDING not in seen.taken:
-                    findings.append(_missing(head))
+                    found = _missing(head)
+                    findings.append(found)
             elif deep or head.seal != seal(head.seq, sight.stat):
                 compared += 1
                 found = await look_closer(sql, head, sight, unsealed)
@@ -219,6 +223,11 @@ async def examine(sql: Sql, home: Home, mine: Node | None, deep: bool) -> Looked
                 findings.append(found)
         if found is not None and found.code == ALTERED.code:
             continue  # its views are made anew when its records are right again
+        if (deep or found is not None) and _is_log_decisive(found):
+            damaged = await damaged_records(sql, head.n, head.id)
+            if damaged:
+                findings.append(_damaged_records(head, damaged, found))
+                continue  # the repair rebuilds its views too
         if deep and (drift := await _view_drift(sql, head)) is not None:
             findings.append(drift)
     for session in sorted({*seen.mirrors, *seen.trashed}):
@@ -292,6 +301,27 @@ def _in_trash(head: Head) -> Finding:
         subject=head.id,
         text="a mirror of it lies in the trash, but nothing else says that the session was deleted",
         action="delete the session if its records say so; else take the mirror out of the trash",
+    )
+
+
+def _is_log_decisive(found: Finding | None) -> bool:
+    """Whether no file can have a better copy of the log's records, once the mirrors were compared."""
+    return found is None or found.code not in ("deleted_reappeared", "delete_unfinished")
+
+
+def _damaged_records(head: Head, damaged: list[DamagedRecord], mirror: Finding | None) -> Finding:
+    lost = [record.row.seq for record in damaged]
+    return Finding(
+        code="record_damaged",
+        subject=head.id,
+        text=f"the database has {counted(len(lost))} that cannot be read: {', '.join(ranges(lost))}; "
+        "no other copy has them",
+        action="replace each with a notice; the bytes go into quarantine",
+        evidence={
+            "lost": ranges(lost),
+            "trashed": head.state == "deleted",
+            "mirror_follows": mirror is None or mirror.code == BEHIND.code,
+        },
     )
 
 

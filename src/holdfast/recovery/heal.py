@@ -24,9 +24,9 @@ from holdfast.recovery.restore import order_queue
 from holdfast.recovery.salvage import salvage
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles, seal
-from holdfast.store.mirror.writer import Seal, put_seals
+from holdfast.store.mirror.writer import MirrorSeal, put_seals
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 Progress = Callable[[int, int, str], None]  # done, of how many, what
 
@@ -58,6 +58,7 @@ ORDER = (
     "database_behind",
     "deleted_not_in_database",
     "session_missing",
+    "record_damaged",  # before a mirror is written from the log
 )
 
 
@@ -68,7 +69,7 @@ async def open_healed(
     *,
     deep: bool = False,
     progress: Progress | None = None,
-) -> tuple[BaseStore, Report]:
+) -> tuple[Store, Report]:
     """Open a store, its database put aside and rebuilt if it must be, and heal it."""
     home.make()
     damage = database.examine(location.address, home, deep) if location.kind == "sqlite" else None
@@ -89,7 +90,7 @@ async def _open_healed(
     damage: Finding | None,
     deep: bool,
     progress: Progress | None,
-) -> tuple[BaseStore, Report]:
+) -> tuple[Store, Report]:
     before: list[Report] = []
     if damage is not None and damage.signature == signature(location.address):
         # Else another process has begun to rebuild it meanwhile.
@@ -115,13 +116,13 @@ async def _open_healed(
     return store, report
 
 
-async def look(store: BaseStore, home: Home, location: Location, deep: bool = False) -> Looked:
+async def look(store: Store, home: Home, location: Location, deep: bool = False) -> Looked:
     """What is not as it should be; nothing is changed."""
     return await store.query(lambda sql: examine(sql, home, owned_by(home, location), deep))
 
 
 async def heal(
-    store: BaseStore,
+    store: Store,
     home: Home,
     location: Location,
     *,
@@ -137,7 +138,7 @@ async def heal(
     done, problems = await mend(store, home, looked.findings, progress, salvaging=salvaging)
     if looked.unsealed:
         sealed = await store.with_mirrors(lambda files: _synced(files, looked.unsealed))
-        await store.transact(lambda sql: put_seals(sql, [Seal(*each) for each in sealed or []]))
+        await store.transact(lambda sql: put_seals(sql, [MirrorSeal(*each) for each in sealed or []]))
     return _report(
         sessions=looked.sessions + sum(d.code in CAME_BACK for d in done),
         compared=looked.compared,
@@ -149,7 +150,7 @@ async def heal(
 
 
 async def mend(
-    store: BaseStore,
+    store: Store,
     home: Home,
     findings: Sequence[Finding],
     progress: Progress | None = None,

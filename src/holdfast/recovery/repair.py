@@ -17,22 +17,24 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import Record
 from holdfast.model.json_codec import encode
 from holdfast.model.session import Deletion
+from holdfast.model.task import ACTIVE
 from holdfast.recovery import mirror_reader
+from holdfast.recovery.damaged_records import DamagedRecord, damaged_records, raw_bytes, replacements
 from holdfast.recovery.examine import Contrast, Head, contrast
 from holdfast.recovery.findings import Done, Finding, signature
 from holdfast.recovery.merge import counted, lost_in_words, ranges, with_beginning
 from holdfast.recovery.restore import adopt, put_right, refold
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.mirror import format
 from holdfast.store.mirror.compare import compare, pages
 from holdfast.store.mirror.files import MirrorFiles, remove_tombstone, write_tombstone
 from holdfast.store.sql import Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 BY = "holdfast heal"
 
 
-async def finish_deletion(store: BaseStore, session: str, known: dict[str, str] | None = None) -> None:
+async def finish_deletion(store: Store, session: str, known: dict[str, str] | None = None) -> None:
     """Make log, tombstone and files agree that a session is deleted."""
     header = await store.session(session)
     if header.state != "deleted":
@@ -81,6 +83,7 @@ def unearth(files: MirrorFiles, session: str) -> list[str]:
 
 CHUNK = 2000  # records adopted in one transaction
 
+RECREATED = "recreated from the database"
 LIVE_WINS = "its file has changed meanwhile and was left alone"
 
 
@@ -95,7 +98,7 @@ class PutOff(Exception):
     """What a damaged database may know better is left for after it was asked."""
 
 
-async def repair(store: BaseStore, home: Home, finding: Finding, terms: Terms = Terms()) -> Done:  # noqa: B008
+async def repair(store: Store, home: Home, finding: Finding, terms: Terms = Terms()) -> Done:  # noqa: B008
     """Do what the finding's action says; what was done, in a sentence."""
     result, kept = await REPAIRS[finding.code](store, home, finding, terms)
     told = Told(result) if isinstance(result, str) else result
@@ -121,7 +124,7 @@ class Told(NamedTuple):
 Result = tuple[str | Told, list[str]]
 
 
-async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def make_mirror_anew(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """The mirror from the database; the old file into quarantine."""
     session = finding.subject
     path = _file(home, finding)
@@ -160,7 +163,7 @@ async def _write_lines(sql: Sql, session: str, path: str) -> None:
             durable_io.DISK.close(fd)
 
 
-async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result:
+async def _put_in_place(store: Store, finding: Finding, temp: str) -> Result:
     session = finding.subject
 
     def swap(files: MirrorFiles) -> Result:
@@ -173,9 +176,10 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
         try:
             files.disk.link(temp, path)
         except FileExistsError:
-            return LIVE_WINS, kept
+            # Where there was no mirror, the mirror thread may have written it first.
+            return (LIVE_WINS if finding.signature else RECREATED), kept
         files.disk.sync_dir(os.path.dirname(path))
-        return "made anew from the database", kept
+        return RECREATED, kept
 
     result = await store.with_mirrors(swap)
     assert result is not None
@@ -183,14 +187,14 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
     return result
 
 
-async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def add_what_it_lacks(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """The keeper levels a mirror that is only behind."""
     await touch(store, finding.subject)
     await store.with_mirrors(lambda files: None)
     return "brought level with the database", []
 
 
-async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def put_records_back(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Into the database what only the mirror has."""
     session = finding.subject
     adopted = await _adopt_file(store, session, _file(home, finding), terms, proven=True)
@@ -199,7 +203,7 @@ async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms
     return adopted.told("went back into the database"), []
 
 
-async def restore_records(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def restore_records(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """What was altered in the database, from the mirror, whose checksums prove it."""
     session = finding.subject
     path = _file(home, finding)
@@ -209,15 +213,54 @@ async def restore_records(store: BaseStore, home: Home, finding: Finding, terms:
     wrong = [found.differences[seq] for seq in found.altered]
     stored = [one.stored._asdict() for one in wrong if one.stored is not None]
     kept = _keep(home, f"{session}-{os.urandom(4).hex()}.records", finding.text, encode(stored))
-    await put_right(store, session, [one.proven for one in wrong])
+    # In one step: the views cannot be rebuilt while any row is unreadable.
+    lost, kept_rows = await _replace_damaged(store, home, finding, [one.proven for one in wrong])
     if found.joined and found.beyond:
         await _adopt_file(store, session, path, terms, proven=True)
     result = f"{counted(len(wrong))} restored from the mirror"
-    if found.damage is None and not found.unproven:
+    told = Told(result + lost_in_words(lost), len(wrong), ranges(lost))
+    if found.damage is None and not found.unproven and not lost:
         await touch(store, session)
-        return result, [kept]
+        return told, [kept]
     again, more = await make_mirror_anew(store, home, finding, terms)
-    return f"{result}; the mirror was {again}", [kept, *more]
+    return told._replace(text=f"{told.text}; the mirror was {again}"), [kept, *kept_rows, *more]
+
+
+async def replace_damaged_records(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
+    """Put a notice in the place of each row that is not a record; a mirror that has the row is rewritten."""
+    path = _file(home, finding)
+    lost, kept = await _replace_damaged(store, home, finding)
+    if lost and finding.evidence["mirror_follows"] and signature(path) is not None:
+        again = msgspec.structs.replace(finding, signature=signature(path))
+        kept += (await make_mirror_anew(store, home, again, terms))[1]
+    text = f"{counted(len(lost))} replaced with a notice{lost_in_words(lost)}"
+    return Told(text, 0, ranges(lost)), kept
+
+
+async def _replace_damaged(
+    store: Store, home: Home, finding: Finding, right: Sequence[Record] = ()
+) -> tuple[list[int], list[str]]:
+    """Write the `right` records and a notice for each other damaged row.
+
+    Returns the numbers of the lost records and the file that keeps their rows.
+    """
+    session = finding.subject
+    better = {record.seq for record in right}
+    found = await store.query(lambda sql: _damaged_of(sql, session))
+    damaged = [record for record in found if record.row.seq not in better]
+    kept = []
+    if damaged:
+        name = f"{session}-{os.urandom(4).hex()}.rows"
+        kept.append(_keep(home, name, finding.text, raw_bytes(record.row for record in damaged)))
+    if damaged or right:
+        notices = replacements(damaged, await store.session(session))
+        await put_right(store, session, [*right, *notices])
+    return [record.row.seq for record in damaged], kept
+
+
+async def _damaged_of(sql: Sql, session: str) -> list[DamagedRecord]:
+    n = (await sql.dicts("session", id=session))[0]["n"]
+    return await damaged_records(sql, n, session)
 
 
 async def _contrast(sql: Sql, session: str, path: str) -> Contrast | None:
@@ -238,7 +281,7 @@ def _keep(home: Home, name: str, why: str, data: bytes) -> str:
     return path
 
 
-async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def put_session_back(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A whole session from its mirror; a damaged file is then made anew."""
     session = finding.subject
     adopted = await _adopt_file(store, session, home.mirror(session), terms)
@@ -253,7 +296,7 @@ async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms
     return adopted.told("went back into the database from a damaged mirror"), kept
 
 
-async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def put_deleted_back(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session back into the database, where it stays deleted until it is restored."""
     session, deletion = finding.subject, finding.evidence.get("deletion")
     buried = signature(home.mirror(session)) is None
@@ -265,12 +308,25 @@ async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms
         await store.with_mirrors(lambda files: unearth(files, session))
         kept = [home.mirror(session)] if adopted.damaged else []
         return adopted.told("went back into the database; its log says that it was restored"), kept
+    await _interrupt_tasks(store, session)
     await finish_deletion(store, session, deletion)
     kept = await _trash_anew(store, home, finding, adopted)
     return adopted.told("went back into the database, as deleted"), kept
 
 
-async def _trash_anew(store: BaseStore, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
+async def _interrupt_tasks(store: Store, session: str) -> None:
+    """End the tasks of a deleted session whose last records are lost.
+
+    A session with a running task cannot be deleted, so each of them had ended.
+    """
+    reason = "the session was deleted after this task; how it ended is lost"
+    change = c.SetStatus(status="interrupted", reason=reason)
+    for task in await store.tasks(session=session, limit=1 << 31):
+        if task.status in ACTIVE:
+            await store.commit(Commit(session, [change], task=task.id, generation=task.generation))
+
+
+async def _trash_anew(store: Store, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
     """The mirror of a deleted session that was damaged, from the database; the old one into quarantine."""
     if not adopted.damaged:
         return []
@@ -280,7 +336,7 @@ async def _trash_anew(store: BaseStore, home: Home, finding: Finding, adopted: A
     return (await make_mirror_anew(store, home, again, Terms()))[1]
 
 
-async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def delete(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Finish a delete that was cut short, or that an old backup of the database does not know."""
     session = finding.subject
     await _adopt_both(store, home, session, terms, proven=True)
@@ -294,7 +350,7 @@ async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -
     return "deleted, as its tombstone says", []
 
 
-async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def take_from_trash(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A mirror of a live session in the trash, and no tombstone: its log says whether it belongs there."""
     session = finding.subject
     await _adopt_both(store, home, session, terms, proven=True)
@@ -305,7 +361,7 @@ async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms:
     return "the session lives, so its mirror was taken out of the trash", kept or []
 
 
-async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def bury(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session's file that has come back goes to the trash again, unless it tells of a restore."""
     session, deletion = finding.subject, finding.evidence.get("deletion")
     await _adopt_both(store, home, session, terms, proven=True)
@@ -317,26 +373,26 @@ async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> 
     return "moved into the trash", []
 
 
-async def write_the_tombstone(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def write_the_tombstone(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Say on disk what the database says."""
     await finish_deletion(store, finding.subject)
     return "written", []
 
 
-async def remove_the_tombstone(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def remove_the_tombstone(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """The session was restored."""
     await store.with_mirrors(lambda files: remove_tombstone(files, finding.subject))
     return "removed", []
 
 
-async def remove_litter(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def remove_litter(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A temporary file of nobody who lives."""
     with suppress(FileNotFoundError):
         durable_io.DISK.unlink(finding.evidence["file"])
     return "removed", []
 
 
-async def rebuild_views(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def rebuild_views(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Header, tokens and tasks from the log; metadata that could not be read is kept aside."""
     session = finding.subject
     kept = []
@@ -365,9 +421,7 @@ class Adopted(NamedTuple):
         return Told(text, self.records, ranges(self.lost))
 
 
-async def _adopt_both(
-    store: BaseStore, home: Home, session: str, terms: Terms, proven: bool = False
-) -> Adopted:
+async def _adopt_both(store: Store, home: Home, session: str, terms: Terms, proven: bool = False) -> Adopted:
     """What only the files of a deleted session have, wherever they lie."""
     found = Adopted()
     for path in (home.trashed(session), home.mirror(session)):
@@ -379,9 +433,7 @@ async def _adopt_both(
     return found
 
 
-async def _adopt_file(
-    store: BaseStore, session: str, path: str, terms: Terms, proven: bool = False
-) -> Adopted:
+async def _adopt_file(store: Store, session: str, path: str, terms: Terms, proven: bool = False) -> Adopted:
     """The records of a mirror into the database.
 
     `proven`: only what a checksum vouches for, or stands before such.
@@ -410,16 +462,16 @@ async def _adopt_file(
     return Adopted(count - len(lost), tuple(lost), damaged)
 
 
-async def touch(store: BaseStore, session: str) -> None:
+async def touch(store: Store, session: str) -> None:
     """Let the keeper look at a mirror again."""
 
-    async def nothing(sql: Sql) -> Outcome:
-        return Outcome(None, session)
+    async def nothing(sql: Sql) -> OperationResult:
+        return OperationResult(None, session)
 
     await store.transact(nothing)
 
 
-Repair = Callable[[BaseStore, Home, Finding, Terms], Awaitable[Result]]
+Repair = Callable[[Store, Home, Finding, Terms], Awaitable[Result]]
 
 REPAIRS: dict[str, Repair] = {
     "mirror_missing": make_mirror_anew,
@@ -430,6 +482,7 @@ REPAIRS: dict[str, Repair] = {
     "mirror_wrong_session": make_mirror_anew,
     "conflict": make_mirror_anew,
     "database_altered": restore_records,
+    "record_damaged": replace_damaged_records,
     "mirror_behind": add_what_it_lacks,
     "database_behind": put_records_back,
     "session_missing": put_session_back,

@@ -15,20 +15,20 @@ from holdfast.model.projection import View, fold, replace, step
 from holdfast.model.task import Task
 from holdfast.store import reads
 from holdfast.store import rows as tables
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.mirror.compare import pages
 from holdfast.store.sql import Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 
-async def adopt(store: BaseStore, session: str, records: Sequence[Record], *, give_way: bool = True) -> int:
+async def adopt(store: Store, session: str, records: Sequence[Record], *, give_way: bool = True) -> int:
     """Add records to the log of a session, which may be new; how many were added.
 
     They must follow the log's last record; those that it has already are skipped. If another live
     session has the key that this one had, this one is archived (`give_way`), or else KeyTaken.
     """
 
-    async def operation(sql: Sql) -> Outcome:
+    async def operation(sql: Sql) -> OperationResult:
         sql.forget()
         n, view = await load_view(sql, session)
         head = view.session.events if view.session else 0
@@ -38,11 +38,11 @@ async def adopt(store: BaseStore, session: str, records: Sequence[Record], *, gi
             if record.seq != seq:
                 raise errors.IllegalChange(f"record {record.seq} does not follow {seq - 1} in {session}")
         if not new:
-            return Outcome(0)
+            return OperationResult(0)
         after = fold(session, new, view)
         after, archived = await _yield_key(sql, session, after, give_way)
         await _put(sql, session, n, view, after, [*new, *archived])
-        return Outcome(len(new), session)
+        return OperationResult(len(new), session)
 
     added: int = await store.transact(operation)
     return added
@@ -57,25 +57,25 @@ async def _check_joint(sql: Sql, session: str, n: int | None, head: int, records
             raise errors.IllegalChange(f"record {head} of {session} is another one there")
 
 
-async def refold(store: BaseStore, session: str) -> None:
+async def refold(store: Store, session: str) -> None:
     """Make a session's views anew from its log."""
 
-    async def operation(sql: Sql) -> Outcome:
+    async def operation(sql: Sql) -> OperationResult:
         sql.forget()
         n = (await sql.dicts("session", id=session))[0]["n"]
         await _refold(sql, n, session)
-        return Outcome(None, session)
+        return OperationResult(None, session)
 
     await store.transact(operation)
 
 
-async def put_right(store: BaseStore, session: str, records: Sequence[Record]) -> None:
+async def put_right(store: Store, session: str, records: Sequence[Record]) -> None:
     """Give a session a new log, in which these records are as they were written, and new views.
 
     No record is ever rewritten: the altered ones stay where they are, in a log that nothing refers to.
     """
 
-    async def operation(sql: Sql) -> Outcome:
+    async def operation(sql: Sql) -> OperationResult:
         sql.forget()
         old = (await sql.dicts("session", id=session))[0]["n"]
         right = {record.seq: record async for page in pages(sql, old) for record in page}
@@ -86,7 +86,7 @@ async def put_right(store: BaseStore, session: str, records: Sequence[Record]) -
         await sql.run("drop_tokens", n=old)
         await _add_log(sql, new, [right[seq] for seq in sorted(right)])
         await _refold(sql, new, session)
-        return Outcome(None, session)
+        return OperationResult(None, session)
 
     await store.transact(operation)
 
@@ -109,11 +109,11 @@ async def _refold(sql: Sql, n: int, session: str) -> None:
         await sql.run("put_task_again", n=n, **values)
 
 
-async def order_queue(store: BaseStore) -> None:
+async def order_queue(store: Store) -> None:
     """Queue the tasks of sessions that came back where they were: by the time they were queued."""
 
-    async def operation(sql: Sql) -> Outcome:
-        return Outcome(await sql.run("order_queue"))
+    async def operation(sql: Sql) -> OperationResult:
+        return OperationResult(await sql.run("order_queue"))
 
     await store.transact(operation)
 

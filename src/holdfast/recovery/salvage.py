@@ -12,13 +12,13 @@ from holdfast.home import Home
 from holdfast.model.changes import Create
 from holdfast.model.event import Record
 from holdfast.recovery import mirror_reader
+from holdfast.recovery.damaged_records import is_record
 from holdfast.recovery.findings import Done
 from holdfast.recovery.merge import MergedLog, content, counted, lost_in_words, merge, ranges, with_beginning
 from holdfast.recovery.restore import adopt
-from holdfast.store.mirror import format
 from holdfast.store.sql import Sql
-from holdfast.store.sqlite.damaged import LostHeader, Remains, Wanted, read_remains
-from holdfast.store.store import BaseStore
+from holdfast.store.sqlite.damaged import LostHeader, SalvagedRows, Wanted, read_remains
+from holdfast.store.store import Store
 
 JOINT = 2  # records that both copies have, by which it is seen whether they tell the same story
 
@@ -27,13 +27,13 @@ SAMPLE = 20  # records by which a session is known whose id is damaged
 log = logging.getLogger(__name__)
 
 
-async def salvage(store: BaseStore, home: Home, path: str) -> list[Done]:
+async def salvage(store: Store, home: Home, path: str) -> list[Done]:
     """Adopt what a quarantined database has beyond the whole mirrors; what was recovered and what is lost."""
     if os.path.getsize(path) == 0:
         return []
     have = {row[1]: row[3] for row in await store.query(lambda sql: sql.rows("heads"))}
 
-    def wanted(found: Remains) -> Wanted:
+    def wanted(found: SalvagedRows) -> Wanted:
         ends = {n: have.get(session, 0) for n, session in found.ids.items()}
         return lambda n, seq: seq > ends.get(n, 0) - JOINT
 
@@ -77,9 +77,9 @@ def _done(session: str, recovered: int, lost: list[int], path: str) -> Done:
 
 
 async def _merged(
-    store: BaseStore, home: Home, remains: Remains, n: int, session: str, have: int
+    store: Store, home: Home, remains: SalvagedRows, n: int, session: str, have: int
 ) -> MergedLog:
-    logged = {seq: r for seq, r in remains.logs.get(n, {}).items() if _is_record(session, r)}
+    logged = {seq: r for seq, r in remains.logs.get(n, {}).items() if is_record(session, r)}
     raw = {seq: data for seq, data in remains.unreadable.get(n, {}).items() if seq not in logged}
     head = remains.heads.get(n, 0)
     if have >= max([head, *logged, *raw], default=0):
@@ -122,7 +122,7 @@ def _pieces(home: Home, session: str) -> list[mirror_reader.Piece]:
     return []
 
 
-async def _names(store: BaseStore, home: Home, remains: Remains, have: Mapping[str, int]) -> dict[int, str]:
+async def _names(store: Store, home: Home, remains: SalvagedRows, have: Mapping[str, int]) -> dict[int, str]:
     """Sessions by number. One whose id or number is damaged is known by a record that another copy has."""
     mirrored = {*have, *_mirrored(home)}
     strangers = sorted(mirrored - set(remains.ids.values()))  # of which the database has no readable id
@@ -155,7 +155,7 @@ def _mirrored(home: Home) -> set[str]:
 
 
 async def _same(
-    store: BaseStore, home: Home, some: Mapping[int, Record], strangers: list[str], have: Mapping[str, int]
+    store: Store, home: Home, some: Mapping[int, Record], strangers: list[str], have: Mapping[str, int]
 ) -> str | None:
     """Which of the sessions has one of these records."""
     asked = sorted(some)[:SAMPLE]
@@ -169,12 +169,3 @@ async def _same(
         if any(some[seq] == theirs.get(seq) for seq in asked):
             return session
     return None
-
-
-def _is_record(session: str, record: Record) -> bool:
-    """Whether it could have been written: SQLite gives back whatever a damaged page holds."""
-    try:
-        data, _ = format.write(session, record)
-        return format.read(session, data[:-1]).record == record and mirror_reader.is_sound(record)
-    except (format.BadLine, TypeError, ValueError):
-        return False

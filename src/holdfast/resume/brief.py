@@ -1,4 +1,4 @@
-"""The brief: what a fresh run is told of one that was cut short; bounded, and made of records only."""
+"""The brief: the text that tells a fresh run about the interrupted one; bounded, and made of records only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 from holdfast.git.commands import Changes
 from holdfast.model.event import Event
 from holdfast.model.task import Task
-from holdfast.resume.environment import Process
+from holdfast.resume.environment import LiveProcess
 
 NAMED = 4  # earlier prompts that a brief names
 
 
-class Call(msgspec.Struct):
+class BriefCall(msgspec.Struct):
     """One tool call and how it ended; `interrupted`: nobody knows."""
 
     name: str
@@ -25,7 +25,7 @@ class Call(msgspec.Struct):
     refused: bool = False  # it was asked for and never allowed, so it has not run
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
+class InterruptedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run that did not come to its end, and what is left of it."""
 
     session: str
@@ -35,9 +35,9 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     asked: str
     before: tuple[str, ...] = ()  # what was asked before, in this session and those that it goes on from
     left_out: int = 0  # prompts between the first of these and the others
-    calls: tuple[Call, ...] = ()
+    calls: tuple[BriefCall, ...] = ()
     said: str | None = None  # its last words
-    running: tuple[Process, ...] = ()
+    running: tuple[LiveProcess, ...] = ()
     folder: str | None = None
     changes: Changes | None = None  # None: no git there
 
@@ -61,23 +61,23 @@ class EarlierPrompts(msgspec.Struct, frozen=True):
         return (self.first, *self.latest[1 - NAMED :])
 
 
-def tell(
+def interrupted_task(
     task: Task,
     before: Sequence[str],
     events: Iterable[Event],
     *,
     left_out: int = 0,
-    running: tuple[Process, ...] = (),
+    running: tuple[LiveProcess, ...] = (),
     folder: str | None = None,
     changes: Changes | None = None,
-) -> Story:
+) -> InterruptedRun:
     """The story of a task; `before`: earlier prompts, `events`: may be those of its whole session.
 
     `left_out`: how many prompts are missing behind the first of `before`.
     """
     own = (event for event in events if event.task == task.id)
     calls, said = _collect(_from_prompt(own, task.prompt))
-    return Story(
+    return InterruptedRun(
         session=task.session,
         task=task.id,
         status=task.status,
@@ -93,15 +93,15 @@ def tell(
     )
 
 
-def tell_replayed(
+def replayed_turn(
     session: str,
     events: Sequence[Event],
     reason: str | None,
     *,
-    running: tuple[Process, ...] = (),
+    running: tuple[LiveProcess, ...] = (),
     folder: str | None = None,
     changes: Changes | None = None,
-) -> Story | None:
+) -> InterruptedRun | None:
     """The story of a turn that Holdfast did not run, from the end of a log; None if it has no such turn.
 
     It is there if the last prompt of the log was replayed and belongs to no task.
@@ -111,7 +111,7 @@ def tell_replayed(
         return None
     calls, said = _collect(events[prompts[-1] :])
     asked = [str(events[number].body.get("text")) for number in prompts]
-    return Story(
+    return InterruptedRun(
         session=session,
         task=None,
         status="cut short",
@@ -136,16 +136,16 @@ def _from_prompt(events: Iterable[Event], prompt: str) -> Iterator[Event]:
             yield event
 
 
-def _collect(events: Iterable[Event]) -> tuple[tuple[Call, ...], str | None]:
+def _collect(events: Iterable[Event]) -> tuple[tuple[BriefCall, ...], str | None]:
     """The tool calls of a turn, and its last words."""
-    calls: dict[str, Call] = {}
+    calls: dict[str, BriefCall] = {}
     waiting: dict[str, str] = {}  # asks that nobody has answered: their calls
     said = None
     for event in events:
         body = event.body
         call = str(body.get("call"))
         if event.kind == "tool_progress":
-            calls[call] = Call(str(body.get("name")), body.get("input"))
+            calls[call] = BriefCall(str(body.get("name")), body.get("input"))
         elif event.kind == "tool_summary" and call in calls:
             calls[call].outcome = str(body.get("outcome"))
         elif event.kind == "assistant":
@@ -160,7 +160,7 @@ def _collect(events: Iterable[Event]) -> tuple[tuple[Call, ...], str | None]:
     return tuple(calls.values()), said
 
 
-# --- The brief: what a fresh run is told of one that was cut short; bounded, and made of records only.
+# --- The brief: the text that tells a fresh run about the interrupted one; bounded, and made of records only.
 
 LIMIT = 6000  # characters of a brief
 _ASKED, _SAID, _CALL = 1200, 600, 160  # characters of one of each
@@ -170,7 +170,7 @@ BEGINS = "[Holdfast: an earlier run of this work was cut short; you do not remem
 ENDS = "[Holdfast: end of the brief. What you are asked to do follows.]"
 
 
-def brief(story: Story) -> str:
+def brief(story: InterruptedRun) -> str:
     """The text at the head of a fresh run's prompt."""
     parts = [
         BEGINS,
@@ -189,23 +189,23 @@ def brief(story: Story) -> str:
     return (text if len(text) <= room else text[: room - 1] + "…") + f"\n\n{ENDS}"
 
 
-def headed(text: str, prompt: str) -> str:
+def with_prompt(text: str, prompt: str) -> str:
     """A prompt with its brief."""
     return f"{text}\n\n{prompt}"
 
 
-def _subject(story: Story) -> str:
+def _subject(story: InterruptedRun) -> str:
     if story.task is None:
         return f"The last turn of session {story.session}, which another program ran,"
     return f"Task {story.task} of session {story.session}"
 
 
-def _ended(story: Story) -> str:
+def _ended(story: InterruptedRun) -> str:
     why = f": {_line(story.reason, 300)}" if story.reason else ""
     return ("cut short" if story.status == "running" else story.status) + why
 
 
-def _done(story: Story) -> list[str]:
+def _done(story: InterruptedRun) -> list[str]:
     ended = [call for call in story.calls if call.outcome != "interrupted"]
     shown = [f"- {_named(call)}: {call.outcome}" for call in ended[-_CALLS:]]
     left_out = len(ended) - len(shown)
@@ -213,7 +213,7 @@ def _done(story: Story) -> list[str]:
     return [*first, *shown] or (["- no tool call of it has ended"] if not story.said else [])
 
 
-def _half(story: Story) -> list[str]:
+def _half(story: InterruptedRun) -> list[str]:
     shown = []
     cut = [call for call in story.calls if call.outcome == "interrupted"]
     for call in cut[-_HALF:]:
@@ -224,7 +224,7 @@ def _half(story: Story) -> list[str]:
     return shown
 
 
-def _process(call: Call, story: Story) -> str:
+def _process(call: BriefCall, story: InterruptedRun) -> str:
     command = call.input.get("command") if isinstance(call.input, dict) else None
     ours = [
         process
@@ -236,7 +236,7 @@ def _process(call: Call, story: Story) -> str:
     return "processes of that run are still there" if story.running else "no process of it runs any more"
 
 
-def _state(story: Story) -> list[str]:
+def _state(story: InterruptedRun) -> list[str]:
     changes = story.changes
     if changes is None:
         return [] if story.folder is None else ["It is not in git, so what was changed cannot be told."]
@@ -252,7 +252,7 @@ def _state(story: Story) -> list[str]:
     return lines
 
 
-def _checks(story: Story) -> Iterator[str]:
+def _checks(story: InterruptedRun) -> Iterator[str]:
     if story.running:
         yield "whether the processes above are still needed; do not start the same again beside them"
     if any(call.outcome == "interrupted" and not call.refused for call in story.calls):
@@ -289,7 +289,7 @@ def _paths(paths: Iterable[str]) -> str:
     return ", ".join(_line(path, 120) for path in found[:_PATHS]) + more
 
 
-def _named(call: Call) -> str:
+def _named(call: BriefCall) -> str:
     given = call.input
     if isinstance(given, dict):
         given = next((given[key] for key in ("command", "cmd", "file_path", "path") if given.get(key)), given)

@@ -17,12 +17,12 @@ from holdfast.model.task import ACTIVE, PENDING, OpenTask, Status, Task
 from holdfast.model.token import Token, current
 from holdfast.node import Node
 from holdfast.resume import environment, log_evidence, store_evidence
-from holdfast.resume.environment import Folder, Process
-from holdfast.resume.log_evidence import Gap, Record
+from holdfast.resume.environment import FolderState, LiveProcess
+from holdfast.resume.log_evidence import LogEvidence, MemoryGap
 from holdfast.transcripts.reader import Inspection
 
 
-class Ended(msgspec.Struct, frozen=True):
+class LastTask(msgspec.Struct, frozen=True):
     """The last task whose prompt came, or may have come, to the agent."""
 
     task: str
@@ -31,7 +31,7 @@ class Ended(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class NotStarted(msgspec.Struct, frozen=True):
+class UnstartedTask(msgspec.Struct, frozen=True):
     """The last task, if it failed before it reached the agent: it changed nothing."""
 
     task: str
@@ -39,7 +39,7 @@ class NotStarted(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class Archived(msgspec.Struct, frozen=True):
+class ArchiveState(msgspec.Struct, frozen=True):
     """That a session is archived, and which live session has its key now."""
 
     by: str
@@ -48,7 +48,7 @@ class Archived(msgspec.Struct, frozen=True):
     holder: str | None = None
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class ResumeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one session at one moment."""
 
     session: str
@@ -57,22 +57,22 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     revoked: str | None = None  # why its last token must not be resumed
     elsewhere: str | None = None  # the node that it is on, if that is another one
     waiting: tuple[str, ...] = ()  # its tasks that run or wait for their turn
-    last: Ended | None = None
+    last: LastTask | None = None
     missing: bool = False  # a task must have been there, and is not recorded
     trusted: bool = False  # since the last task ended somebody has said that it is sound
     trusted_by: str | None = None  # who, and why
     trusted_why: str | None = None
-    not_started: NotStarted | None = None
+    not_started: UnstartedTask | None = None
     crashed: str | None = None  # what another tool recorded of a crash behind the last turn
-    archived: Archived | None = None
+    archived: ArchiveState | None = None
     other_protocol: str | None = None  # by which alone its conversation can be driven, and we cannot
     proven: bool = True  # the agent has taken a prompt in the conversation
     failures: tuple[str, ...] = ()  # of resumes of this token since one succeeded
     store: Inspection | None = None  # None: nothing to look for, or an agent whose history we cannot read
-    owners: tuple[Process, ...] = ()  # living processes that hold the conversation
-    tools: tuple[Process, ...] = ()  # living processes that its dead runs have started
-    gaps: tuple[Gap, ...] = ()  # what our log has and its store lacks
-    folder: Folder = Folder()
+    owners: tuple[LiveProcess, ...] = ()  # living processes that hold the conversation
+    tools: tuple[LiveProcess, ...] = ()  # living processes that its dead runs have started
+    gaps: tuple[MemoryGap, ...] = ()  # what our log has and its store lacks
+    folder: FolderState = FolderState()
     wanted: str | None = None  # the folder that the caller asks for
     can_fork: bool = False  # from the last whole turn
     fork_at: str | None = None  # the last record of that, where it is not the last of all
@@ -85,7 +85,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return self.last is not None or (self.token is not None and self.proven)
 
 
-class Source(Protocol):
+class FactSource(Protocol):
     """The part of a store that is read."""
 
     async def session(self, session: str) -> Session:
@@ -121,7 +121,7 @@ class Source(Protocol):
         ...
 
 
-class Place(msgspec.Struct, frozen=True):
+class NativeLocation(msgspec.Struct, frozen=True):
     """Where to look."""
 
     home: Home
@@ -130,14 +130,14 @@ class Place(msgspec.Struct, frozen=True):
 
 
 async def gather(
-    source: Source,
+    source: FactSource,
     agent: Agent,
-    place: Place,
+    place: NativeLocation,
     session: str,
     *,
     but: str | None = None,
     wanted: str | None = None,
-) -> Facts:
+) -> ResumeFacts:
     """Ask all witnesses; `but` is the task that wants to know, which is none of them."""
     header = await source.session(session)
     token, revoked = _token(await source.tokens(session), agent.name)
@@ -146,7 +146,7 @@ async def gather(
     log = await _log(source, session)
     said = await asyncio.to_thread(log_evidence.read, log, started, token)
     idle = (*ACTIVE, *(() if but is not None else PENDING))  # those behind the one that asks do not count
-    facts = Facts(
+    facts = ResumeFacts(
         session=session,
         agent=agent.name,
         token=None if token is None else token.native_id,
@@ -172,14 +172,21 @@ async def gather(
     replace = msgspec.structs.replace
     facts = replace(
         facts,
-        folder=await environment.look(header, said.last),
+        folder=await environment.read_folder(header, said.last),
         tools=await leftovers(source, session),
     )
     if token is None or agent.history is None:
         return facts
     cut = said.last.id if said.last is not None and said.last.status in environment.DEAD else None
     seen = await asyncio.to_thread(
-        store_evidence.look, agent, agent.history(), place.env, place.home, token.native_id, said.shown, cut
+        store_evidence.read_store,
+        agent,
+        agent.history(),
+        place.env,
+        place.home,
+        token.native_id,
+        said.shown,
+        cut,
     )
     # What a run that ended well has left running is meant to be; a dead run's tools are nobody's.
     dead_run = cut is not None or not store_evidence.is_whole(seen.store)
@@ -209,7 +216,7 @@ def _other_protocol(token: Token | None, agent: Agent) -> str | None:
     return spoken if spoken != agent.protocols[0] else None
 
 
-async def _is_proven(source: Source, token: Token) -> bool:
+async def _is_proven(source: FactSource, token: Token) -> bool:
     """Whether the agent took a prompt in the conversation; else there may be none, or it holds the prompt."""
     if token.task is None:
         return True
@@ -219,22 +226,22 @@ async def _is_proven(source: Source, token: Token) -> bool:
         return False
 
 
-async def _not_started(source: Source, header: Session, but: str | None) -> NotStarted | None:
+async def _not_started(source: FactSource, header: Session, but: str | None) -> UnstartedTask | None:
     if header.last_task in (None, but) or header.last_status != "failed":
         return None
     task = await source.task(str(header.last_task))
-    return None if log_evidence.touched(task) else NotStarted(task.id, task.status, task.reason)
+    return None if log_evidence.touched(task) else UnstartedTask(task.id, task.status, task.reason)
 
 
-async def _archived(source: Source, header: Session) -> Archived | None:
+async def _archived(source: FactSource, header: Session) -> ArchiveState | None:
     if header.state != "archived":
         return None
     note = header.archive
     holder = None if header.key is None else await source.key_holder(header.key)
-    return Archived(note.by if note else "", note.reason if note else "", header.key, holder)
+    return ArchiveState(note.by if note else "", note.reason if note else "", header.key, holder)
 
 
-async def leftovers(source: Source, session: str) -> tuple[Process, ...]:
+async def leftovers(source: FactSource, session: str) -> tuple[LiveProcess, ...]:
     """The living processes of runs of this session that ended without success.
 
     Asked from the process table: few processes carry a mark, and a session may have thousands of tasks.
@@ -246,7 +253,7 @@ async def leftovers(source: Source, session: str) -> tuple[Process, ...]:
     return processes.of(dead)
 
 
-async def _ended_badly(source: Source, session: str, name: str) -> bool:
+async def _ended_badly(source: FactSource, session: str, name: str) -> bool:
     try:
         task = await source.task(name)
     except errors.NotFound:  # a task of another home
@@ -254,12 +261,12 @@ async def _ended_badly(source: Source, session: str, name: str) -> bool:
     return task.session == session and task.status in environment.DEAD
 
 
-def _ended(said: Record) -> Ended | None:
+def _ended(said: LogEvidence) -> LastTask | None:
     last = said.last
-    return None if last is None else Ended(last.id, last.status, said.answered, last.reason)
+    return None if last is None else LastTask(last.id, last.status, said.answered, last.reason)
 
 
-async def _log(source: Source, session: str) -> list[Event]:
+async def _log(source: FactSource, session: str) -> list[Event]:
     events: list[Event] = []
     while page := await source.events(session, after=events[-1].seq if events else 0):
         events += page

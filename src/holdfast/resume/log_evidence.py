@@ -25,7 +25,7 @@ _SHOWN = ("user", "tool_progress", "tool_summary")
 _VARYING = re.compile(r"\d+")
 
 
-class Record(msgspec.Struct, frozen=True):
+class LogEvidence(msgspec.Struct, frozen=True):
     """What the log of one session says of the conversation that its token names."""
 
     last: Task | None = None  # the last one whose prompt came, or may have come, to the agent
@@ -46,17 +46,17 @@ def touched(task: Task) -> bool:
     )
 
 
-def read(events: Iterable[Event], tasks: Iterable[Task], token: Token | None) -> Record:
+def read(events: Iterable[Event], tasks: Iterable[Task], token: Token | None) -> LogEvidence:
     """Fold a session's log; `tasks` in the order they were queued: only the last that was started counts."""
     started = [task for task in tasks if touched(task)]
     last = started[-1] if started else None
-    fold = _Fold(token, None if last is None else last.id)
+    fold = _LogReader(token, None if last is None else last.id)
     for event in events:
         fold.step(event)
     answered = last is not None and bool((last.outcome or {}).get("answer")) and last.id not in fold.erred
     missing = last is None and token is not None and token.seen_in not in ELSEWHERE
     trusted = last is not None and bool(fold.trust)
-    return Record(
+    return LogEvidence(
         last,
         answered,
         missing,
@@ -74,7 +74,7 @@ def same(failure: str, other: str) -> bool:
     return _VARYING.sub("#", failure) == _VARYING.sub("#", other)
 
 
-class _Fold:
+class _LogReader:
     """One pass over the log."""
 
     def __init__(self, token: Token | None, last: str | None):
@@ -146,7 +146,7 @@ _SHORT = 200  # characters of what is named
 _UNKNOWN = "interrupted"
 
 
-class Gap(msgspec.Struct, frozen=True):
+class MemoryGap(msgspec.Struct, frozen=True):
     """One thing that is missing there."""
 
     kind: str  # user, tool_progress, tool_summary
@@ -158,7 +158,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 def gap(
     shown: Iterable[Event], stored: Iterable[NewEvent], said: Wording | None = None, cut: str | None = None
-) -> list[Gap]:
+) -> list[MemoryGap]:
     """The prompts, calls and results of our log that the store has not, the first ones.
 
     A call whose end the agent never told is a call only: there is no result to remember. `cut` is the task
@@ -198,9 +198,9 @@ def _is_made_up(event: Event | NewEvent) -> bool:
     return event.kind == "tool_summary" and event.body.get("outcome") == _UNKNOWN
 
 
-def _named(event: Event, cut: bool) -> Gap:
+def _named(event: Event, cut: bool) -> MemoryGap:
     body: dict[str, Any] = event.body
     call = body.get("call")
     what = body.get("text") or f"{body.get('name')} {body.get('input') or body.get('output') or ''}"
     line = " ".join(str(what)[: 4 * _SHORT].split())[:_SHORT]
-    return Gap(event.kind, event.seq, None if call is None else str(call), line, cut)
+    return MemoryGap(event.kind, event.seq, None if call is None else str(call), line, cut)

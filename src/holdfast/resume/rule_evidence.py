@@ -9,12 +9,12 @@ import msgspec
 
 from holdfast.model.task import ENDED
 from holdfast.resume import log_evidence
-from holdfast.resume.environment import Process
-from holdfast.resume.facts import Facts
+from holdfast.resume.environment import LiveProcess
+from holdfast.resume.facts import ResumeFacts
 from holdfast.transcripts.reader import HARMLESS, TranscriptProblem
 
 Evidence = dict[str, Any]
-Shows = Callable[[Facts], list[Evidence]]  # none: it does not apply
+EvidenceOf = Callable[[ResumeFacts], list[Evidence]]  # none: it does not apply
 
 PROBLEM = "problem"  # in a piece of evidence: the code of what is wrong, where that says more than the row
 
@@ -74,7 +74,7 @@ def when(applies: bool, **shown: Any) -> list[Evidence]:
     return [shown] if applies else []
 
 
-def tasks(facts: Facts) -> list[Evidence]:
+def tasks(facts: ResumeFacts) -> list[Evidence]:
     """Tasks that have not ended."""
     last = facts.last
     open_ = [] if last is None or last.status in ENDED else [last.task]
@@ -82,15 +82,15 @@ def tasks(facts: Facts) -> list[Evidence]:
     return when(bool(found), tasks=found)
 
 
-def processes(found: tuple[Process, ...]) -> list[Evidence]:
+def processes(found: tuple[LiveProcess, ...]) -> list[Evidence]:
     """Processes that still run."""
     return when(bool(found), processes=[msgspec.to_builtins(process) for process in sorted(found)])
 
 
-def last(status: str) -> Shows:
+def last(status: str) -> EvidenceOf:
     """The last task ended so; trust given by hand covers all but an interruption."""
 
-    def shows(facts: Facts) -> list[Evidence]:
+    def shows(facts: ResumeFacts) -> list[Evidence]:
         last = facts.last
         if last is None or last.status != status or (facts.trusted and status != "interrupted"):
             return []
@@ -101,28 +101,28 @@ def last(status: str) -> Shows:
     return shows
 
 
-def stopped(facts: Facts) -> list[Evidence]:
+def stopped(facts: ResumeFacts) -> list[Evidence]:
     """A person stopped the last turn in the store, and no task of ours accounts for that."""
     if facts.store is None or facts.trusted or (facts.last is not None and facts.last.status == "cancelled"):
         return []
     return [_shown(facts, problem) for problem in facts.store.problems if problem.code == STOPPED]
 
 
-def api_error(facts: Facts) -> list[Evidence]:
+def api_error(facts: ResumeFacts) -> list[Evidence]:
     """The last turn in the store ended in an error of the agent's service; our last task did not fail."""
     if facts.store is None or (facts.last is not None and facts.last.status != "succeeded"):
         return []
     return [_shown(facts, problem) for problem in facts.store.problems if problem.code == API_ERROR]
 
 
-def succeeded(facts: Facts) -> list[Evidence]:
+def succeeded(facts: ResumeFacts) -> list[Evidence]:
     """Our last task succeeded, and nothing went wrong after it."""
     last = facts.last
     is_last = last is not None and last.status == "succeeded" and facts.not_started is None
     return agreement(facts) if is_last and not api_error(facts) else []
 
 
-def answered(facts: Facts) -> list[Evidence]:
+def answered(facts: ResumeFacts) -> list[Evidence]:
     """The last task failed, but the agent ended its turn with an answer."""
     last = facts.last
     if last is None or last.status != "failed" or facts.trusted:
@@ -130,7 +130,7 @@ def answered(facts: Facts) -> list[Evidence]:
     return [{**agreement(facts)[0], "why": last.reason or "no reason was given"}]
 
 
-def vouched(facts: Facts) -> list[Evidence]:
+def vouched(facts: ResumeFacts) -> list[Evidence]:
     """The last task was cancelled or failed, and somebody has said since that the session is sound."""
     last = facts.last
     if last is None or last.status == "succeeded" or not facts.trusted:
@@ -147,12 +147,12 @@ def vouched(facts: Facts) -> list[Evidence]:
     ]
 
 
-def adopted(facts: Facts) -> list[Evidence]:
+def adopted(facts: ResumeFacts) -> list[Evidence]:
     """No task of ours has reached the agent in this conversation."""
     return agreement(facts) if facts.last is None and not api_error(facts) else []
 
 
-def not_started(facts: Facts) -> list[Evidence]:
+def not_started(facts: ResumeFacts) -> list[Evidence]:
     """The last task failed before it reached the agent."""
     task = facts.not_started
     if task is None:
@@ -162,15 +162,15 @@ def not_started(facts: Facts) -> list[Evidence]:
     return [{"task": task.task, "status": task.status, "why": why, "before": before}]
 
 
-def archived(facts: Facts) -> list[Evidence]:
+def archived(facts: ResumeFacts) -> list[Evidence]:
     """The session is archived."""
     return [] if facts.archived is None else [msgspec.to_builtins(facts.archived)]
 
 
-def problems(*codes: str) -> Shows:
+def problems(*codes: str) -> EvidenceOf:
     """The store has one of these problems, or several."""
 
-    def shows(facts: Facts) -> list[Evidence]:
+    def shows(facts: ResumeFacts) -> list[Evidence]:
         if facts.store is None or facts.store.sound:
             return []
         found = [problem for problem in facts.store.problems if problem.code in codes]
@@ -179,13 +179,13 @@ def problems(*codes: str) -> Shows:
     return shows
 
 
-def unread(facts: Facts) -> list[Evidence]:
+def unread(facts: ResumeFacts) -> list[Evidence]:
     """There is a conversation here, and no store that could tell of it."""
     looked = facts.elsewhere is None and not tasks(facts)
     return when(facts.token is not None and facts.store is None and looked, agent=facts.agent)
 
 
-def unsound(facts: Facts) -> list[Evidence]:
+def unsound(facts: ResumeFacts) -> list[Evidence]:
     """It has problems that no other row knows."""
     if facts.store is None or facts.store.sound:
         return []
@@ -195,7 +195,7 @@ def unsound(facts: Facts) -> list[Evidence]:
     return others or silent
 
 
-def too_soon(facts: Facts) -> list[Evidence]:
+def too_soon(facts: ResumeFacts) -> list[Evidence]:
     """The store says that a little later it can be loaded."""
     for problem in facts.store.problems if facts.store is not None else []:
         if problem.evidence.get("how") == "same_minute":
@@ -203,13 +203,13 @@ def too_soon(facts: Facts) -> list[Evidence]:
     return []
 
 
-def destroys(facts: Facts) -> list[Evidence]:
+def destroys(facts: ResumeFacts) -> list[Evidence]:
     """The store says that loading it would destroy it."""
     found = problems("resume_destroys_history")(facts)
     return [shown for shown in found if shown.get("how") != "same_minute"]
 
 
-def dangling(facts: Facts) -> list[Evidence]:
+def dangling(facts: ResumeFacts) -> list[Evidence]:
     """Calls without a result in the store."""
     calls = facts.store.dangling if facts.store is not None else []
     if calls:
@@ -217,13 +217,13 @@ def dangling(facts: Facts) -> list[Evidence]:
     return [{**shown, "names": [shown["what"]]} for shown in problems("dangling_call")(facts)[:1]]
 
 
-def gap(cut: bool) -> Shows:
+def gap(cut: bool) -> EvidenceOf:
     """What the agent would not remember, of the turn that was cut short or of the others.
 
     Of a call that is not there, not its result as well.
     """
 
-    def shows(facts: Facts) -> list[Evidence]:
+    def shows(facts: ResumeFacts) -> list[Evidence]:
         calls = {gap.call for gap in facts.gaps if gap.kind == "tool_progress"}
         found: dict[str, list[Any]] = {}
         for gap in facts.gaps:
@@ -234,19 +234,19 @@ def gap(cut: bool) -> Shows:
     return shows
 
 
-def gone(own: bool) -> Shows:
+def gone(own: bool) -> EvidenceOf:
     """The session's folder is gone."""
     return lambda facts: when(not facts.folder.there and facts.folder.worktree == own, path=facts.folder.path)
 
 
-def other_branch(facts: Facts) -> list[Evidence]:
+def other_branch(facts: ResumeFacts) -> list[Evidence]:
     """The folder is on another branch."""
     folder = facts.folder
     then, now = folder.was_on, folder.is_on
     return when(None not in (then, now) and then != now, path=folder.path, was=then, now=now)
 
 
-def other_folder(facts: Facts) -> list[Evidence]:
+def other_folder(facts: ResumeFacts) -> list[Evidence]:
     """The store or the caller names another folder."""
     here = facts.folder.path
     places = (facts.store.cwd if facts.store is not None else None, facts.wanted)
@@ -256,7 +256,7 @@ def other_folder(facts: Facts) -> list[Evidence]:
     return []
 
 
-def failed_twice(facts: Facts) -> list[Evidence]:
+def failed_twice(facts: ResumeFacts) -> list[Evidence]:
     """Two failures are the same one."""
     for place, failure in enumerate(facts.failures):
         if any(log_evidence.same(failure, other) for other in facts.failures[place + 1 :]):
@@ -264,7 +264,7 @@ def failed_twice(facts: Facts) -> list[Evidence]:
     return []
 
 
-def agreement(facts: Facts) -> list[Evidence]:
+def agreement(facts: ResumeFacts) -> list[Evidence]:
     """What the witnesses agree on."""
     store = facts.store
     shown = {
@@ -275,7 +275,7 @@ def agreement(facts: Facts) -> list[Evidence]:
     return [shown]
 
 
-def _shown(facts: Facts, problem: TranscriptProblem) -> Evidence:
+def _shown(facts: ResumeFacts, problem: TranscriptProblem) -> Evidence:
     path = facts.store.path if facts.store is not None else None
     return {PROBLEM: problem.code, "what": problem.text, "path": path, **problem.evidence}
 

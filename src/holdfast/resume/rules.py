@@ -9,7 +9,7 @@ from holdfast.resume.rule_evidence import (
     LACKS,
     STOPPED,
     STORE,
-    Shows,
+    EvidenceOf,
     adopted,
     answered,
     api_error,
@@ -38,69 +38,69 @@ from holdfast.resume.rule_evidence import (
 Action = Literal["resume", "fork", "fresh", "wait"]
 
 
-class Row(NamedTuple):
+class VerdictRule(NamedTuple):
     """One row of the table."""
 
     code: str
     action: Action
     fact: str  # for the documents
     text: str  # the sentence; {names} are of the evidence
-    shows: Shows
+    shows: EvidenceOf
     brief: bool = False  # a fresh run is told what happened
     fork: bool = False  # a copy up to the last whole turn will do as well
 
 
-ROWS: tuple[Row, ...] = (
-    Row(
+RULES: tuple[VerdictRule, ...] = (
+    VerdictRule(
         "task_running",
         "wait",
         "a task of this session runs or waits for its turn",
         "a task of this session is running: {tasks}",
         tasks,
     ),
-    Row(
+    VerdictRule(
         "live_owner",
         "wait",
         "a living process has the agent's conversation open",
         "a living process holds this conversation: {processes}",
         lambda facts: processes(facts.owners),
     ),
-    Row(
+    VerdictRule(
         "tools_running",
         "wait",
         "tools of a run that is dead still run",
         "what the dead run had started still runs: {processes}",
         lambda facts: processes(facts.tools),
     ),
-    Row(
+    VerdictRule(
         "other_host",
         "wait",
         "the session is on another node, whose store and processes cannot be seen from here",
         "this session is on node {host}, and can only be judged there",
         lambda facts: when(facts.elsewhere is not None, host=facts.elsewhere),
     ),
-    Row(
+    VerdictRule(
         "too_soon",
         "wait",
         "the agent would destroy a conversation that it has begun in this very minute (Gemini)",
         "{what}; wait until {until}",
         too_soon,
     ),
-    Row(
+    VerdictRule(
         "no_token",
         "fresh",
         "there is no token",
-        "the agent never named a conversation that could be gone on with",
+        "the agent never named a conversation, so there is nothing to resume",
         lambda facts: when(facts.token is None and facts.revoked is None),
     ),
-    Row(
+    VerdictRule(
         "token_revoked",
         "fresh",
         "its token was revoked",
         "its token was revoked: {why}",
         lambda facts: when(facts.revoked is not None, why=facts.revoked),
     ),
-    Row(
+    VerdictRule(
         "last_interrupted",
         "fresh",
         "the last task was interrupted",
@@ -109,7 +109,7 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         "last_cancelled",
         "fresh",
         "the last task was cancelled, and nobody has said since that the session can be trusted",
@@ -118,7 +118,7 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         "last_failed",
         "fresh",
         "the last task failed without an answer, and nobody has said since that the session can be trusted",
@@ -127,7 +127,7 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         STOPPED,
         "fresh",
         "a person stopped the last turn, outside of Holdfast",
@@ -136,7 +136,7 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         "crashed_elsewhere",
         "fresh",
         "the tool that the session was imported from recorded a crash, and no task has run since",
@@ -145,7 +145,7 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         "last_unrecorded",
         "fresh",
         "there is a token, and no record of the task that brought it",
@@ -154,77 +154,77 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         "never_begun",
         "fresh",
         "the agent never showed that it took a prompt in this conversation",
         "the agent never showed that it took a prompt in the conversation {token}",
         lambda facts: when(facts.token is not None and not facts.proven, token=facts.token),
     ),
-    Row(
+    VerdictRule(
         "other_protocol",
         "fresh",
         "the conversation is of a mode of the agent that Holdfast does not drive",
         "the conversation is one of the agent's {protocol} mode, which Holdfast does not drive",
         lambda facts: when(facts.other_protocol is not None, protocol=facts.other_protocol),
     ),
-    Row(
+    VerdictRule(
         "store_unknown",
         "fresh",
         "Holdfast does not know how this agent keeps its history",
         "Holdfast does not know how {agent} keeps its history, so nobody can tell what it would remember",
         unread,
     ),
-    Row(
+    VerdictRule(
         "store_missing",
         "fresh",
         "the agent's own history is gone or empty",
         "the agent has no history of this conversation any more: {what}",
         problems(*STORE["store_missing"]),
     ),
-    Row(
+    VerdictRule(
         "store_shrunk",
         "fresh",
         "the agent's own history is shorter than, or other than, what was seen before",
         "the agent's own history has lost something since we last saw it: {what}",
         problems(*STORE["store_shrunk"]),
     ),
-    Row(
+    VerdictRule(
         "store_torn",
         "fresh",
         "the agent's own history is torn or cannot be read",
         "the agent's own history is damaged: {what}",
         problems(*STORE["store_torn"]),
     ),
-    Row(
+    VerdictRule(
         "store_forked",
         "fresh",
         "the agent's own history parts in two: two processes wrote to it",
         "two processes have written to this conversation: {what}",
         problems(*STORE["store_forked"]),
     ),
-    Row(
+    VerdictRule(
         "store_broken",
         "fresh",
         "records of the agent's own history do not follow from each other",
         "the agent's own history is broken: {what}",
         problems(*STORE["store_broken"]),
     ),
-    Row(
+    VerdictRule(
         "store_ambiguous",
         "fresh",
         "several histories could be this conversation's",
         "it cannot be told which history is this conversation's: {what}",
         problems(*STORE["store_ambiguous"]),
     ),
-    Row(
+    VerdictRule(
         "store_destroyed",
         "fresh",
         "the agent's own way of resuming would destroy its history",
         "a resume would destroy the agent's own history: {what}",
         destroys,
     ),
-    Row(
+    VerdictRule(
         "store_unfinished",
         "fresh",
         "the last turn in the agent's own history has no end",
@@ -233,14 +233,14 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         "store_unsound",
         "fresh",
         "the agent's own history is not sound for any other reason",
         "the agent's own history is not sound: {what}",
         unsound,
     ),
-    Row(
+    VerdictRule(
         "dangling_call",
         "fresh",
         "a tool call in the agent's own history has no result",
@@ -249,7 +249,7 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         "memory_gap",
         "fresh",
         "the stream showed prompts, calls or results that the agent's own history lacks",
@@ -257,7 +257,7 @@ ROWS: tuple[Row, ...] = (
         gap(cut=False),
         brief=True,
     ),
-    Row(
+    VerdictRule(
         "cut_gap",
         "fresh",
         "the same, of the turn that was cut short: a copy leaves that turn out, and the brief tells of it",
@@ -266,35 +266,35 @@ ROWS: tuple[Row, ...] = (
         brief=True,
         fork=True,
     ),
-    Row(
+    VerdictRule(
         "folder_gone",
         "fresh",
         "the folder that it worked in is gone",
         "the folder {path} is gone",
         gone(own=False),
     ),
-    Row(
+    VerdictRule(
         "worktree_gone",
         "fresh",
         "its worktree is gone",
         "its worktree {path} is gone, and what was not committed there with it",
         gone(own=True),
     ),
-    Row(
+    VerdictRule(
         "other_branch",
         "fresh",
         "its folder is on another branch than when the last task ended",
         "{path} is on the branch {now}, and was on {was} when the last task ended",
         other_branch,
     ),
-    Row(
+    VerdictRule(
         "other_folder",
         "fresh",
         "the agent's conversation, or the caller, is in another folder than the session",
         "the session is in {path}, not in {other}",
         other_folder,
     ),
-    Row(
+    VerdictRule(
         "resume_failed",
         "fresh",
         "a resume of this token has failed twice in the same way",
@@ -304,15 +304,15 @@ ROWS: tuple[Row, ...] = (
 )
 
 # Where no row above applies the session is safe to resume; each of these says why, and only what is true.
-SAFE: tuple[Row, ...] = (
-    Row(
+SAFE_RULES: tuple[VerdictRule, ...] = (
+    VerdictRule(
         "sound",
         "resume",
         "the last task succeeded, and the log, the agent's own history and the process table agree",
         "the last task ended well, and the log, the agent's own history and the process table agree",
         succeeded,
     ),
-    Row(
+    VerdictRule(
         "failed_with_answer",
         "resume",
         "the last task failed (a refusal, max tokens), but the agent ended its turn with an answer",
@@ -320,7 +320,7 @@ SAFE: tuple[Row, ...] = (
         "with an answer, and no tool call is half done",
         answered,
     ),
-    Row(
+    VerdictRule(
         "trusted",
         "resume",
         "the last task was cancelled or failed, and somebody has said since that the session can be trusted",
@@ -328,7 +328,7 @@ SAFE: tuple[Row, ...] = (
         "It is safe to resume: {by} has said so since: {reason}",
         vouched,
     ),
-    Row(
+    VerdictRule(
         "adopted_sound",
         "resume",
         "no task of Holdfast has run in this conversation, and its last turn has ended",
@@ -336,7 +336,7 @@ SAFE: tuple[Row, ...] = (
         "ended, no tool call is half done, and no process holds it",
         adopted,
     ),
-    Row(
+    VerdictRule(
         API_ERROR,
         "resume",
         "the last turn ended in an error of the agent's service, outside of Holdfast",
@@ -344,7 +344,7 @@ SAFE: tuple[Row, ...] = (
         "no tool call is half done",
         api_error,
     ),
-    Row(
+    VerdictRule(
         "last_not_started",
         "resume",
         "the last task failed before it reached the agent, so it changed nothing",
@@ -355,7 +355,7 @@ SAFE: tuple[Row, ...] = (
 )
 
 # Said behind all other reasons; it does not change what may be done with the conversation.
-ARCHIVED = Row(
+ARCHIVED_RULE = VerdictRule(
     "archived",
     "resume",
     "the session is archived; the text names the commands that continue it, and the session that has its key",
@@ -367,15 +367,15 @@ ARCHIVED = Row(
 _FINER = {code: row for row, codes in STORE.items() for code in codes} | dict.fromkeys(
     LACKS.values(), "memory_gap"
 )
-_BY_CODE = {row.code: row for row in (*ROWS, *SAFE, ARCHIVED)}
+_BY_CODE = {row.code: row for row in (*RULES, *SAFE_RULES, ARCHIVED_RULE)}
 
 
-def row_of(code: str) -> Row:
+def rule_of(code: str) -> VerdictRule:
     """The row that a reason comes from."""
     return _BY_CODE.get(_FINER.get(code, code), _BY_CODE["store_unsound"])
 
 
-def codes_of(row: Row) -> list[str]:
+def codes_of(row: VerdictRule) -> list[str]:
     """The codes that its reasons may have."""
     of = "memory_gap" if row.code == "cut_gap" else row.code  # they are told by the same codes
     finer = [code for code, name in _FINER.items() if name == of]

@@ -13,8 +13,8 @@ import msgspec
 from holdfast.agents.base import Agent
 from holdfast.home import Home
 from holdfast.model.event import Event
-from holdfast.resume.environment import Process
-from holdfast.resume.log_evidence import Gap, gap, leaves_out
+from holdfast.resume.environment import LiveProcess
+from holdfast.resume.log_evidence import MemoryGap, gap, leaves_out
 from holdfast.transcripts.reader import (
     Inspection,
     SessionRef,
@@ -28,18 +28,18 @@ OWNER, TOOLS, UNREADABLE = "live_owner", "tools_running", "store_unreadable"
 _RECORD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class Seen(msgspec.Struct, frozen=True):
+class StoreEvidence(msgspec.Struct, frozen=True):
     """What was found of one conversation."""
 
     store: Inspection
-    owners: tuple[Process, ...] = ()
-    tools: tuple[Process, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    owners: tuple[LiveProcess, ...] = ()
+    tools: tuple[LiveProcess, ...] = ()
+    gaps: tuple[MemoryGap, ...] = ()
     can_fork: bool = False
     fork_at: str | None = None
 
 
-def look(
+def read_store(
     agent: Agent,
     reader: TranscriptReader,
     env: Mapping[str, str],
@@ -47,7 +47,7 @@ def look(
     native_id: str,
     shown: Sequence[Event],
     cut: str | None = None,
-) -> Seen:
+) -> StoreEvidence:
     """Ask the store; another tool's files may hold anything, and what cannot be read is not sound.
 
     `cut`: the last task, if it did not come to its end. An id that the agent cannot have finds nothing.
@@ -63,9 +63,11 @@ def look(
         return _nothing(agent, native_id, said)
 
 
-def _nothing(agent: Agent, native_id: str, problem: TranscriptProblem) -> Seen:
+def _nothing(agent: Agent, native_id: str, problem: TranscriptProblem) -> StoreEvidence:
     """A conversation of which nothing can be read."""
-    return Seen(Inspection(agent=agent.name, native_id=native_id, path=None, sound=False, problems=[problem]))
+    return StoreEvidence(
+        Inspection(agent=agent.name, native_id=native_id, path=None, sound=False, problems=[problem])
+    )
 
 
 def is_whole(store: Inspection) -> bool:
@@ -81,10 +83,12 @@ def _look(
     native_id: str,
     shown: Sequence[Event],
     cut: str | None,
-) -> Seen:
-    from holdfast.transcripts.inspect import examine  # late: a session's first task has no past to look at
+) -> StoreEvidence:
+    from holdfast.transcripts.inspect import (
+        inspect_session,
+    )  # late: a session's first task has no past to look at
 
-    found = examine(reader, root, native_id, home)
+    found = inspect_session(reader, root, native_id, home)
     problems = [problem for problem in found.problems if problem.code not in (OWNER, TOOLS)]
     owners, tools = _processes(found.problems, OWNER), _processes(found.problems, TOOLS)
     alive = len(problems) < len(found.problems)
@@ -94,25 +98,25 @@ def _look(
     cwd = None if found.cwd is None else os.path.realpath(found.cwd)
     store = msgspec.structs.replace(found, problems=problems, sound=sound, cwd=cwd)
     if len(places) != 1:
-        return Seen(store, owners, tools)
+        return StoreEvidence(store, owners, tools)
     said = reader.wording
     turns = store.last_complete or 0
     if cut is not None and not leaves_out(cut, shown, reader.events(places[0]), turns, said):
         cut = None
     gaps = tuple(gap(shown, reader.events(places[0]), said, cut))
     can_fork, fork_at = _fork(agent, reader, places[0], store)
-    return Seen(store, owners, tools, gaps, can_fork, fork_at)
+    return StoreEvidence(store, owners, tools, gaps, can_fork, fork_at)
 
 
 def _parted(problems: list[TranscriptProblem]) -> bool:
     return any(problem.code in ("shrunk", "rewritten", "missing") for problem in problems)
 
 
-def _processes(problems: list[TranscriptProblem], code: str) -> tuple[Process, ...]:
+def _processes(problems: list[TranscriptProblem], code: str) -> tuple[LiveProcess, ...]:
     named: list[dict[str, Any]] = [
         process for problem in problems if problem.code == code for process in problem.evidence["processes"]
     ]
-    return tuple(Process(int(process["pid"]), str(process["command"])) for process in named)
+    return tuple(LiveProcess(int(process["pid"]), str(process["command"])) for process in named)
 
 
 def _fork(

@@ -1,4 +1,4 @@
-"""May this session be gone on with? A pure judgement of the facts, by the rows of one table."""
+"""Is this session safe to resume? A pure decision over the facts, by one table of rules."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.resume.environment import Process
-from holdfast.resume.facts import Archived, Facts
+from holdfast.resume.environment import LiveProcess
+from holdfast.resume.facts import ArchiveState, ResumeFacts
 from holdfast.resume.rule_evidence import PROBLEM, Evidence
-from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, Action, Row, row_of
+from holdfast.resume.rules import ARCHIVED_RULE, RULES, SAFE_RULES, Action, VerdictRule, rule_of
 
 TOO_SOON = "too_soon"
 
@@ -31,9 +31,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None
 
 
-def judge(facts: Facts, *, fork: bool = False) -> Verdict:
+def judge(facts: ResumeFacts, *, fork: bool = False) -> Verdict:
     """The verdict; `fork`: the caller prefers a copy to a new conversation where both will do."""
-    found = [(row, shown) for row in ROWS for shown in row.shows(facts)]
+    found = [(row, shown) for row in RULES for shown in row.shows(facts)]
     if any(row.action == "fresh" for row, _ in found):  # what is not loaded at all need not be waited for
         found = [(row, shown) for row, shown in found if row.code != TOO_SOON]
     action: Action = "resume"
@@ -43,30 +43,30 @@ def judge(facts: Facts, *, fork: bool = False) -> Verdict:
         forked = fork and facts.can_fork and all(row.fork for row, _ in found)
         action = "fork" if forked else "fresh"
     ranked = sorted(found, key=lambda one: one[0].action != action)  # what decides it comes first
-    safe = [(row, shown) for row in SAFE for shown in row.shows(facts)]
+    safe = [(row, shown) for row in SAFE_RULES for shown in row.shows(facts)]
     reasons = [_reason(*one) for one in ranked or safe]
     can_fork = facts.can_fork and all(row.fork for row, _ in found)
-    reasons += [_archived(facts, shown, can_fork) for shown in ARCHIVED.shows(facts)]
+    reasons += [_archived(facts, shown, can_fork) for shown in ARCHIVED_RULE.shows(facts)]
     return Verdict(action=action, reasons=reasons, session=facts.session, token=facts.token)
 
 
 def wants_brief(verdict: Verdict) -> bool:
     """Whether a fresh run after this verdict is told what happened."""
-    return any(row_of(reason.code).brief for reason in verdict.reasons)
+    return any(rule_of(reason.code).brief for reason in verdict.reasons)
 
 
-def passes(verdict: Verdict) -> bool:
+def is_short_wait(verdict: Verdict) -> bool:
     """Whether nothing but a little time is waited for."""
-    waits = {reason.code for reason in verdict.reasons if row_of(reason.code).action == "wait"}
+    waits = {reason.code for reason in verdict.reasons if rule_of(reason.code).action == "wait"}
     return waits == {TOO_SOON}
 
 
-def told(verdict: Verdict) -> str:
+def reasons_text(verdict: Verdict) -> str:
     """The reasons in one line."""
     return "; ".join(reason.text for reason in verdict.reasons)
 
 
-def way_back(session: str, archived: Archived, can_fork: bool) -> str:
+def return_commands(session: str, archived: ArchiveState, can_fork: bool) -> str:
     """The commands that continue an archived session."""
     key = f" and takes the key {archived.key} back from session {archived.holder}" if archived.holder else ""
     ways = [f"`holdfast resume {session} --anyway` brings it back{key}"]
@@ -75,15 +75,15 @@ def way_back(session: str, archived: Archived, can_fork: bool) -> str:
     return "; ".join(ways)
 
 
-def _archived(facts: Facts, evidence: Evidence, can_fork: bool) -> Reason:
+def _archived(facts: ResumeFacts, evidence: Evidence, can_fork: bool) -> Reason:
     assert facts.archived is not None
     note = facts.archived
     why = f" by {note.by}: {note.reason}" if note.reason else f" by {note.by}" if note.by else ""
-    text = f"it is archived{why}. A plain resume is refused; {way_back(facts.session, note, can_fork)}"
-    return Reason(ARCHIVED.code, text, evidence)
+    text = f"it is archived{why}. A plain resume is refused; {return_commands(facts.session, note, can_fork)}"
+    return Reason(ARCHIVED_RULE.code, text, evidence)
 
 
-def _reason(row: Row, evidence: Evidence) -> Reason:
+def _reason(row: VerdictRule, evidence: Evidence) -> Reason:
     shown = {name: _named(value) for name, value in evidence.items()}
     return Reason(evidence.get(PROBLEM, row.code), row.text.format_map(shown), evidence)
 
@@ -94,7 +94,7 @@ def _named(value: Any) -> Any:
         named = [_named(one) for one in value]
         return ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
     if isinstance(value, dict) and "pid" in value:
-        return Process(value["pid"], value["command"]).shown()
+        return LiveProcess(value["pid"], value["command"]).shown()
     if isinstance(value, dict):
         return str(value.get("what", value))
     return str(value)

@@ -12,10 +12,10 @@ from holdfast.node import Node
 from holdfast.settings import Settings
 from holdfast.shortage import Shortages
 from holdfast.spool.watch import Watch
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
-Unfinished = Callable[[], tuple[str, str] | None]  # the kind and text of a block that is not whole
-Overhear = Callable[[str, str, Unfinished | None], None]  # session, task; None: it is heard no more
+ReadPartial = Callable[[], tuple[str, str] | None]  # the kind and text of a block that is not whole
+OnPartial = Callable[[str, str, ReadPartial | None], None]  # session, task; None: it is heard no more
 
 
 class Context(NamedTuple):
@@ -30,7 +30,7 @@ class Context(NamedTuple):
     node: Node
     env: Mapping[str, str]  # of the user; agents get what is kept of it
     shortages: Shortages
-    overhear: Overhear | None = None  # told of what is being said; the log never depends on it
+    overhear: OnPartial | None = None  # told of what is being said; the log never depends on it
 
 
 # --- Words of people and agents, as a header can hold them.

@@ -15,17 +15,17 @@ from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.model.permissions import unanswered
 from holdfast.model.task import ACTIVE, ENDED, PENDING, Task
 from holdfast.runner import processes
-from holdfast.runner.processes import Family
-from holdfast.runner.recorder import Journal
+from holdfast.runner.processes import TaskProcesses
+from holdfast.runner.recorder import OutputRecorder
 from holdfast.settings import RunSettings
 from holdfast.spool.outbox import close_input
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 CANCEL = "cancel_requested"
 
 
-class Requests(NamedTuple):
+class TaskRequests(NamedTuple):
     """All that was asked so far."""
 
     answers: dict[str, Decision]  # by the ask's id
@@ -39,7 +39,7 @@ def is_request(event: Event) -> bool:
     return event.kind == "permission" and event.body.get("by") not in (None, "policy")
 
 
-def requests(events: Iterable[Event]) -> Requests:
+def requests(events: Iterable[Event]) -> TaskRequests:
     """What the records of one task ask of it; of two answers to one ask the first counts."""
     answers: dict[str, Decision] = {}
     cancels: list[str] = []
@@ -53,10 +53,10 @@ def requests(events: Iterable[Event]) -> Requests:
             answers.setdefault(str(body.get("ask")), body["answer"])
         elif event.kind == "notice" and body.get("code") == CANCEL:
             cancels.append(str(body.get("by")))
-    return Requests(answers, tuple(cancels))
+    return TaskRequests(answers, tuple(cancels))
 
 
-def cancel(by: str) -> NewEvent:
+def cancel_event(by: str) -> NewEvent:
     """The record that asks a task to stop."""
     return NewEvent("notice", {"text": f"{by} asked the task to stop", "code": CANCEL, "by": by})
 
@@ -66,8 +66,8 @@ def waiting(events: Iterable[Event]) -> list[Event]:
     return unanswered((e, e.body) for e in events if e.kind == "permission" and not e.replayed)
 
 
-def answer(asked: Event, decision: Decision, by: str) -> NewEvent:
-    """The record that answers a permission; the log takes one for each, whoever was second is told so."""
+def answer_event(asked: Event, decision: Decision, by: str) -> NewEvent:
+    """The event that answers a permission; the log takes the first answer only."""
     origin = Origin("holdfast", str(asked.task), f"answer:{asked.seq}")
     return NewEvent("permission", {**asked.body, "answer": decision, "by": by}, origin=origin)
 
@@ -87,10 +87,12 @@ def choose(asked: list[Event], call: str | None, task: str) -> list[Event]:
 log = logging.getLogger(__name__)
 
 
-class Stopping:
+class StopController:
     """What was asked of one running agent about its end, and what was done for it."""
 
-    def __init__(self, task: Task, spool: Spool, family: Family, journal: Journal, settings: RunSettings):
+    def __init__(
+        self, task: Task, spool: Spool, family: TaskProcesses, journal: OutputRecorder, settings: RunSettings
+    ):
         self.cancelled_by: str | None = None
         self._task = task
         self._spool = spool
@@ -104,7 +106,7 @@ class Stopping:
         self._left_at: float | None = None  # its input was closed
         self._ended = False  # it was not only asked
 
-    async def heed(self, asked: Requests) -> None:
+    async def update(self, asked: TaskRequests) -> None:
         """Take in who asked for it."""
         self._forced = len(asked.cancels) > 1
         if asked.cancels and self.cancelled_by is None:
@@ -113,14 +115,14 @@ class Stopping:
                 self._asked_at = time.monotonic()
                 await self._family.note()
 
-    async def press(self) -> None:
+    async def tick(self) -> None:
         """Let go what has said its final word; end what has no time left, or was asked to go and has not."""
         if self._driver.final is not None:
             await self._let_go()
         elif self.cancelled_by is None and (limit := self._limit()) and self._age() > limit:
             by = f"its time limit of {limit:g} s"
-            await self._journal.commit([cancel(by)])
-            await self.heed(Requests({}, (by,)))
+            await self._journal.commit([cancel_event(by)])
+            await self.update(TaskRequests({}, (by,)))
         if self._ended:
             return
         if self._asked_at is not None and self._driver.final is None and not self._told:
@@ -131,12 +133,12 @@ class Stopping:
             await self.end_all()
         elif self._left_at is not None and now - self._left_at > self._settings.leave_s:
             self._ended = True
-            await self._journal.fence()
+            await self._journal.check_ownership()
             await self._family.end_agent()
 
     async def end_all(self) -> None:
         """End the agent and all that it started."""
-        await self._journal.fence()
+        await self._journal.check_ownership()
         for process in await self._family.end():
             log.warning(
                 "task %s: process %d (%s) cannot be ended", self._task.id, process.pid, process.command
@@ -147,17 +149,17 @@ class Stopping:
         if self._left_at is None:
             self._left_at = time.monotonic()
             if self._journal.listens:
-                await self._journal.fence()
+                await self._journal.check_ownership()
                 close_input(self._spool)
 
     async def _tell(self) -> None:
         """As the agent's protocol says it; until there is a way to say it, by a signal."""
         out = self._driver.interrupt()
         if out is not None:
-            await self._journal.put(out)
+            await self._journal.append(out)
             self._told = True
         elif not self._signalled:
-            await self._journal.fence()
+            await self._journal.check_ownership()
             self._signalled = self._family.interrupt()
 
     def _limit(self) -> float | None:
@@ -172,8 +174,8 @@ class Stopping:
 # --- What people do to a task that is there: stop it, and answer what it asks.
 
 
-async def steering_cancel(store: Store, name: str, by: str, *, twice: bool = False) -> Task:
-    """Ask a task to stop, whoever drives it; one that has not begun is cancelled at once.
+async def cancel_task(store: Store, name: str, by: str, *, twice: bool = False) -> Task:
+    """Ask a task to stop, in any process; one that has not started is cancelled at once.
 
     Of one whose agent is dead, what it has left running is ended.
     `twice`: without waiting for the agent to stop by itself.
@@ -185,14 +187,14 @@ async def steering_cancel(store: Store, name: str, by: str, *, twice: bool = Fal
         except (StaleGeneration, IllegalChange):  # it has begun since, and may have ended
             task = await store.task(task.id)
     if task.status in ENDED:
-        await processes.end(store, task, by)
+        await processes.end_leftovers(store, task, by)
         return task
-    wish = cancel(by)
+    wish = cancel_event(by)
     await store.commit(Commit(task.session, [wish] * (2 if twice else 1), task=task.id))
     return task
 
 
-async def steering_answer(
+async def answer_permissions(
     store: Store, name: str, decision: Decision, by: str, *, call: str | None = None
 ) -> list[dict[str, Any]]:
     """Answer the permission of that call, or all that wait; the answers as they were recorded."""
@@ -202,7 +204,7 @@ async def steering_answer(
     asked = waiting(await store.task_events(task.id, ("permission",)))
     answered = []
     for event in choose(asked, call, task.id):
-        said = answer(event, decision, by)
+        said = answer_event(event, decision, by)
         if (await store.commit(Commit(task.session, [said], task=task.id))).seqs:
             answered.append(said.body)
     if not answered:

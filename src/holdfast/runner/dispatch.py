@@ -18,23 +18,21 @@ from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import verdict
-from holdfast.resume.facts import Archived, Facts
-from holdfast.resume.rules import row_of
+from holdfast.resume.facts import ArchiveState, ResumeFacts
+from holdfast.resume.rules import rule_of
 from holdfast.resume.verdict import Verdict, judge
-from holdfast.runner import launch as beginning
-from holdfast.runner import replacement, sessions
-from holdfast.runner import sessions as judging
+from holdfast.runner import launch, replacement, sessions
 from holdfast.runner.context import Context, header
 from holdfast.runner.waiting import LEFTOVERS
 from holdfast.runner.worker import WORKER
 from holdfast.settings import Leftovers
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 from holdfast.store.writes import same
 
-How = Literal["resume", "fork", "fresh", "anyway"]
+ResumeMode = Literal["resume", "fork", "fresh", "anyway"]
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="prompt"):
+class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="prompt"):
     """A prompt and where it is to be run."""
 
     prompt: str
@@ -43,7 +41,9 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="pro
     here: str | None = None  # where the person is: for a new session, if no cwd is given
     key: str | None = None
     session: str | None = None
-    how: How | None = None  # how to go on with that session; None: as for a key, but in no other session
+    how: ResumeMode | None = (
+        None  # how to go on with that session; None: as for a key, but in no other session
+    )
     fork: bool = False  # a copy is preferred to a new conversation, where the verdict allows both
     queue: bool = False  # behind what runs there; else that refuses it
     may_move: bool = False  # although a session is named, a fresh one may take its place
@@ -56,7 +56,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="pro
     source: dict[str, Any] = {}  # where it comes from, kept with the task
 
 
-class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="again"):
+class RedispatchRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="again"):
     """That interrupted tasks be run once more, each by its verdict."""
 
     key: str | None = None  # only of this thread
@@ -69,7 +69,7 @@ TITLE = 80  # characters of a prompt that become a session's title
 TRIES = 10  # of a session that goes on while it is judged
 
 
-async def dispatch(context: Context, wish: Wish, *, by: str, retry_of: str | None = None) -> Task:
+async def dispatch(context: Context, wish: PromptRequest, *, by: str, retry_of: str | None = None) -> Task:
     """Queue it where it belongs: in the session of its key where that is safe, else in a fresh one."""
     if not wish.prompt.strip():
         raise errors.BadInput("the prompt is empty")
@@ -97,7 +97,7 @@ async def _before(context: Context, task: str) -> Task | None:
         return None
 
 
-async def _existing(context: Context, wish: Wish) -> Session | None:
+async def _existing(context: Context, wish: PromptRequest) -> Session | None:
     """The session that is meant, if there is one."""
     if wish.session is not None:
         session = await context.store.session(await context.store.resolve(wish.session))
@@ -124,18 +124,20 @@ async def _put_away(context: Context, session: Session) -> errors.IllegalChange:
         )
     note = session.archive
     holder = None if session.key is None else await context.store.key_holder(session.key)
-    away = Archived(note.by if note else "", note.reason if note else "", session.key, holder)
+    away = ArchiveState(note.by if note else "", note.reason if note else "", session.key, holder)
     can_fork = context.registry.get(session.agent).forks is not None
     why = f": {note.reason}" if note and note.reason else ""
     return errors.IllegalChange(
-        f"session {session.id} is archived{why}", hint=verdict.way_back(session.id, away, can_fork)
+        f"session {session.id} is archived{why}", hint=verdict.return_commands(session.id, away, can_fork)
     )
 
 
 class _Dispatcher:
     """One wish for one session that is there."""
 
-    def __init__(self, context: Context, wish: Wish, session: Session, by: str, retry_of: str | None):
+    def __init__(
+        self, context: Context, wish: PromptRequest, session: Session, by: str, retry_of: str | None
+    ):
         self._context = context
         self._wish = wish
         self._session = session
@@ -148,7 +150,7 @@ class _Dispatcher:
         wanted = None
         if wish.cwd is not None and wish.session is None and not replacement.is_in(self._session, wish.cwd):
             wanted = replacement.folder(wish.cwd)
-        facts = await judging.facts(self._context, self._session, wanted=wanted)
+        facts = await sessions.facts(self._context, self._session, wanted=wanted)
         found = judge(facts, fork=wish.how == "fork" or wish.fork)
         if wish.how in ("resume", "fork", "anyway") and facts.token is None:
             raise errors.NoToken(
@@ -173,18 +175,18 @@ class _Dispatcher:
             case "fork":
                 return await self._fork(facts, found)
             case "resume" if not facts.begun:
-                raise beginning.unsafe(found)
+                raise launch.unsafe(found)
         if not facts.begun:
             return await self._queue(seen=facts.seen, **await self._still_untold())
         if facts.elsewhere is not None or found.action == "resume":
             return await self._queue(seen=facts.seen)
         match found.action:
             case "wait":
-                if wish.queue or verdict.passes(found):
+                if wish.queue or verdict.is_short_wait(found):
                     return await self._queue(seen=facts.seen)
-                raise self._running(verdict.told(found), found)
+                raise self._running(verdict.reasons_text(found), found)
             case _ if wish.session is not None and not wish.may_move:
-                raise beginning.unsafe(found)
+                raise launch.unsafe(found)
             case "fork":
                 return await self._fork(facts, found)
         return await self._fresh(facts, found)
@@ -196,7 +198,7 @@ class _Dispatcher:
         if not self._context.node.owns(self._session.host):
             events = (*events, self._waits_elsewhere())
         named = self._wish.session is not None and not self._wish.may_move
-        insists = {beginning.INSISTS: True} if named else {}
+        insists = {launch.INSISTS: True} if named else {}
         return await self._context.store.dispatch(
             Dispatch(
                 self._session.id,
@@ -216,7 +218,7 @@ class _Dispatcher:
         if self._context.node.private:
             raise errors.IllegalChange(
                 f"session {self._session.id} is on {host}, and can only be run there",
-                hint="begin anew here with another key",
+                hint="start a new session here with another key",
             )
         text = f"waiting for node {host}, where this session is; it starts when a hub runs there"
         return NewEvent("notice", {"text": text, "code": "other_host", "node": host})
@@ -224,29 +226,31 @@ class _Dispatcher:
     async def _still_untold(self) -> dict[str, Any]:
         """The brief of a run that never reached its agent is for the next one; the first task carries it."""
         first = await self._context.store.first_task(self._session.id)
-        owed = first is not None and first.options.get(beginning.BRIEF)
-        return {beginning.BRIEF: True} if owed and self._wish.brief else {}
+        owed = first is not None and first.options.get(launch.BRIEF)
+        return {launch.BRIEF: True} if owed and self._wish.brief else {}
 
-    async def _anyway(self, facts: Facts, found: Verdict) -> Task:
+    async def _anyway(self, facts: ResumeFacts, found: Verdict) -> Task:
         agent = self._context.registry.get(self._session.agent)
         known = await asyncio.to_thread(known_traps, self._context, agent)
-        overruled = (judging.overruling(found, self._by, known),) if found.action != "resume" else ()
+        overruled = (sessions.overruling(found, self._by, known),) if found.action != "resume" else ()
         if facts.archived is not None:
             return await self._take_back(facts, facts.archived, overruled)
         return await self._queue(seen=facts.seen, events=overruled, begin="anyway")
 
-    async def _take_back(self, facts: Facts, archived: Archived, events: tuple[NewEvent, ...]) -> Task:
+    async def _take_back(
+        self, facts: ResumeFacts, archived: ArchiveState, events: tuple[NewEvent, ...]
+    ) -> Task:
         """Bring an archived session back, with its key; the session that has the key is archived."""
         replaces = None
         if archived.holder is not None:
             reason = f"{self._by} took the key {archived.key} back for session {self._session.id}"
-            replaces = Replacing(archived.holder, self._by, header(reason, replacement.REASON))
-            events = (*events, judging.key_taken_back(self._by, str(archived.key), archived.holder))
+            replaces = SessionReplacement(archived.holder, self._by, header(reason, replacement.REASON))
+            events = (*events, sessions.key_taken_back(self._by, str(archived.key), archived.holder))
         return await self._context.store.dispatch(
             Dispatch(
                 self._session.id,
                 self._wish.prompt,
-                {**self._options(), beginning.INSISTS: True, beginning.BEGIN: "anyway"},
+                {**self._options(), launch.INSISTS: True, launch.BEGIN: "anyway"},
                 self._retry_of,
                 replaces=replaces,
                 seen=facts.seen,
@@ -256,9 +260,9 @@ class _Dispatcher:
             )
         )
 
-    async def _fresh(self, facts: Facts, found: Verdict) -> Task:
-        told = {beginning.BRIEF: self._wish.brief and verdict.wants_brief(found)}
-        where = replacement.place(self._session, self._wish.cwd)
+    async def _fresh(self, facts: ResumeFacts, found: Verdict) -> Task:
+        told = {launch.BRIEF: self._wish.brief and verdict.wants_brief(found)}
+        where = replacement.session_folder(self._session, self._wish.cwd)
         new, made = ids.new(ids.SESSION), None
         if self._wish.worktree and where.worktree is None:
             made = await worktree.make(where.cwd, new, self._context.home.worktrees, timestamps.now())
@@ -276,24 +280,24 @@ class _Dispatcher:
         )
         return await _queued(self._context, dispatched._replace(task=self._wish.task), made)
 
-    async def _fork(self, facts: Facts, found: Verdict) -> Task:
+    async def _fork(self, facts: ResumeFacts, found: Verdict) -> Task:
         if found.action == "wait":
-            raise self._running(verdict.told(found), found)
+            raise self._running(verdict.reasons_text(found), found)
         if not facts.can_fork or found.action == "fresh":
             agent = self._context.registry.get(self._session.agent)
-            why = verdict.told(found) if found.action == "fresh" else "it has no whole turn to copy"
+            why = verdict.reasons_text(found) if found.action == "fresh" else "it has no whole turn to copy"
             raise errors.ResumeUnsafe(
                 f"session {self._session.id} cannot be forked: "
                 + (why if agent.forks is not None else f"{agent.title} has no way to do that"),
-                hint="begin anew with --fresh",
-                reasons=judging.reasons(found),
+                hint="start a new conversation with --fresh",
+                reasons=sessions.reasons(found),
             )
         copied = {
-            beginning.BEGIN: beginning.FORK,
-            beginning.FORK: {"of": facts.token, "at": facts.fork_at},
-            beginning.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
+            launch.BEGIN: launch.FORK,
+            launch.FORK: {"of": facts.token, "at": facts.fork_at},
+            launch.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
         }
-        where = replacement.place(self._session, None)
+        where = replacement.session_folder(self._session, None)
         dispatched = replacement.fork(
             self._session,
             found,
@@ -320,7 +324,7 @@ class _Dispatcher:
         return errors.SessionRunning(text, hint=hint, session=found.session, **task, **named)
 
 
-def options(context: Context, wish: Wish, *, here: bool = True) -> dict[str, Any]:
+def options(context: Context, wish: PromptRequest, *, here: bool = True) -> dict[str, Any]:
     """What a wish says of how its task is run; `here`: this worker means to run it."""
     found: dict[str, Any] = {WORKER: msgspec.to_builtins(context.owner)} if here else {}
     if wish.permissions is not None:
@@ -330,13 +334,13 @@ def options(context: Context, wish: Wish, *, here: bool = True) -> dict[str, Any
     if wish.leftovers is not None:
         found[LEFTOVERS] = wish.leftovers
     if not wish.brief:
-        found[beginning.BRIEF] = False
+        found[launch.BRIEF] = False
     if wish.source:
         found["source"] = wish.source
     return found
 
 
-async def _new(context: Context, wish: Wish) -> Task:
+async def _new(context: Context, wish: PromptRequest) -> Task:
     if wish.agent is None:
         raise errors.BadInput("which agent?", hint="name one with -a; `holdfast agents` lists them")
     create = Create(
@@ -395,14 +399,14 @@ def check_agent(context: Context, name: str) -> str:
 # --- Interrupted tasks once more: each at most once, each by its verdict.
 
 
-async def again(context: Context, wish: Again, by: str) -> dict[str, Any]:
+async def redispatch(context: Context, wish: RedispatchRequest, by: str) -> dict[str, Any]:
     """Queue each interrupted task that can still be run again; what was queued, what was not and why."""
     queued, skipped = [], []
     for task in await context.store.redispatchable_tasks(wish.key or ""):
         session = await context.store.session(task.session)
         try:
             waits_for = await _check(context, session, wish)
-            made = await dispatch(context, _wish(task, session, wish), by=by, retry_of=task.id)
+            made = await dispatch(context, _prompt_request(task, session, wish), by=by, retry_of=task.id)
         except errors.HoldfastError as problem:
             skipped.append({"task": task.id, "session": session.id, **problem.as_json()})
             continue
@@ -410,7 +414,7 @@ async def again(context: Context, wish: Again, by: str) -> dict[str, Any]:
     return {"redispatched": queued, "skipped": skipped}
 
 
-async def _check(context: Context, session: Session, wish: Again) -> str | None:
+async def _check(context: Context, session: Session, wish: RedispatchRequest) -> str | None:
     """What the retry has to wait for, if anything; refused unless the caller asks to wait."""
     if not context.node.owns(session.host):
         raise errors.IllegalChange(f"session {session.id} is on node {session.host}")
@@ -419,13 +423,13 @@ async def _check(context: Context, session: Session, wish: Again) -> str | None:
         return None
     if not wish.wait:
         hint = "with --wait it runs when the session becomes free"
-        raise errors.SessionRunning(verdict.told(found), hint=hint, session=session.id)
-    return "; ".join(r.text for r in found.reasons if row_of(r.code).action == "wait")
+        raise errors.SessionRunning(verdict.reasons_text(found), hint=hint, session=session.id)
+    return "; ".join(r.text for r in found.reasons if rule_of(r.code).action == "wait")
 
 
-def _wish(task: Task, session: Session, wish: Again) -> Wish:
+def _prompt_request(task: Task, session: Session, wish: RedispatchRequest) -> PromptRequest:
     """The same prompt for the same thread; a session without a key is named by its id."""
-    return Wish(
+    return PromptRequest(
         prompt=task.prompt,
         key=session.key,
         session=session.id if session.key is None else None,

@@ -24,10 +24,10 @@ from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import replay
 from holdfast.runner.context import Context, header
 from holdfast.runner.processes import shown
-from holdfast.runner.recorder import Journal
+from holdfast.runner.recorder import OutputRecorder
 from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import KnownEvents
 
@@ -36,7 +36,7 @@ NO_ROOM = "the agent's process could not be started"
 MAX_TRIES = 3  # launches of one prompt whose agents were gone before they took it
 
 
-class Facts(NamedTuple):
+class ExitFacts(NamedTuple):
     """What is known when an agent's process is gone and its stdout is read to the end."""
 
     final: FinalResult | None
@@ -48,35 +48,35 @@ class Facts(NamedTuple):
     passing: bool = False  # it failed as this agent does when it cannot start for a passing reason
 
 
-class Ending(NamedTuple):
+class TaskEnding(NamedTuple):
     """What the task becomes; `queued` gives an undelivered prompt back."""
 
     status: Status
     reason: str | None = None
 
 
-def ending(facts: Facts) -> Ending:
+def ending(facts: ExitFacts) -> TaskEnding:
     """What became of a task whose agent is gone."""
     final = facts.final
     if final is not None and final.ok:
-        return Ending("succeeded")
+        return TaskEnding("succeeded")
     if facts.cancelled_by is not None:
-        return Ending("cancelled", f"by {facts.cancelled_by}")
+        return TaskEnding("cancelled", f"by {facts.cancelled_by}")
     if facts.passing and not facts.accepted and facts.tries < MAX_STARTS:
-        return Ending("queued", "the agent could not start for a passing reason")
+        return TaskEnding("queued", "the agent could not start for a passing reason")
     if final is not None:
         if final.cancelled:
-            return Ending("cancelled", final.reason or "the agent says that it was stopped")
-        return Ending("failed", final.reason or "the agent gave no reason")
+            return TaskEnding("cancelled", final.reason or "the agent says that it was stopped")
+        return TaskEnding("failed", final.reason or "the agent gave no reason")
     if facts.accepted:
-        return Ending("interrupted", f"the agent {_gone(facts.exit)} without a final answer")
+        return TaskEnding("interrupted", f"the agent {_gone(facts.exit)} without a final answer")
     if not facts.started:  # the machine had no room for it: that says nothing about the agent
-        return Ending("queued", NO_ROOM)
+        return TaskEnding("queued", NO_ROOM)
     if _by_itself(facts.exit):
-        return Ending("failed", f"the agent {_gone(facts.exit)} before it took the prompt")
+        return TaskEnding("failed", f"the agent {_gone(facts.exit)} before it took the prompt")
     if facts.tries >= MAX_TRIES:
-        return Ending("failed", f"{facts.tries} times the agent was gone before it took the prompt")
-    return Ending("queued", f"the agent {_gone(facts.exit)} before it took the prompt")
+        return TaskEnding("failed", f"{facts.tries} times the agent was gone before it took the prompt")
+    return TaskEnding("queued", f"the agent {_gone(facts.exit)} before it took the prompt")
 
 
 def _by_itself(exit_status: int | None) -> bool:
@@ -99,7 +99,7 @@ log = logging.getLogger(__name__)
 MANY = 500  # events that go into the commit that ends a task; the next replay brings what is left
 
 
-class Told(NamedTuple):
+class FinalEntries(NamedTuple):
     """The last entries of a task, with what the agent's store adds to them."""
 
     entries: list[Entry]
@@ -107,42 +107,42 @@ class Told(NamedTuple):
     level: bool = False  # with these the log has all that the store tells
 
 
-async def ask(
+async def unstreamed_events(
     context: Context, task: Task, agent: Agent, native_id: str | None, rest: Sequence[Entry]
-) -> Told:
+) -> FinalEntries:
     """What the store tells of a task that ended without a final word; `rest`: what its stream left to say.
 
     Another tool's files may hold anything: that they cannot be read is told in the log and stops no end.
     """
     if native_id is None or agent.history is None:
-        return Told(list(rest))
-    known = await importer.past_of(context.store, task.session, agent.history())
+        return FinalEntries(list(rest))
+    known = await importer.load_known_events(context.store, task.session, agent.history())
     for entry in rest:
         if isinstance(entry, NewEvent) and not _is_interrupted(entry):
             known.add(entry)
     try:
-        return await _ask(context, task, agent, native_id, rest, known)
+        return await _read_unstreamed(context, task, agent, native_id, rest, known)
     except Exception as problem:  # of that tool's files only: what is wrong with our own store was said above
         log.exception("task %s: the end of %s", task.id, native_id)
         text = f"what {agent.title} itself recorded could not be read: {type(problem).__name__}: {problem}"
-        return Told([*rest, NewEvent("error", {"text": text, "code": "replay_failed"})])
+        return FinalEntries([*rest, NewEvent("error", {"text": text, "code": "replay_failed"})])
 
 
-async def _ask(
+async def _read_unstreamed(
     context: Context, task: Task, agent: Agent, native_id: str, rest: Sequence[Entry], known: KnownEvents
-) -> Told:
+) -> FinalEntries:
     found = await replay.place_of(context, agent, native_id)
     if found is None:
-        return Told(list(rest))
+        return FinalEntries(list(rest))
     reader, place = found
     events = await asyncio.to_thread(lambda: list(islice(known.missing(reader.events(place)), MANY + 1)))
     entries = merge(rest, events[:MANY])
     if any(isinstance(entry, NewEvent) and entry.replayed for entry in entries):
-        entries.append(importer.border(place))
+        entries.append(importer.replay_marker(place))
     took = any(
         event.kind == "user" and task.prompt.strip() in str(event.body.get("text")) for event in events
     )
-    return Told(entries, took, len(events) <= MANY)
+    return FinalEntries(entries, took, len(events) <= MANY)
 
 
 def merge(rest: Sequence[Entry], unseen: Sequence[NewEvent]) -> list[Entry]:
@@ -173,10 +173,10 @@ ANSWER_KEPT = 100_000  # characters of the last answer in the outcome
 STDERR_SHOWN = 4000  # characters of stderr in the outcome of a task that failed
 
 
-class Settling:
+class TaskFinisher:
     """Ends one task."""
 
-    def __init__(self, task: Task, agent: Agent, job: AgentJob, spool: Spool, journal: Journal):
+    def __init__(self, task: Task, agent: Agent, job: AgentJob, spool: Spool, journal: OutputRecorder):
         self._task = task
         self._agent = agent
         self._job = job
@@ -188,13 +188,13 @@ class Settling:
         cancelled_by: str | None,
         survivors: Sequence[Process],
         left: list[str],
-        told: Told,
+        told: FinalEntries,
         branch: str | None,
     ) -> None:
         """Decide, commit, and put the spool away; `left`: the paths that it leaves uncommitted."""
         driver = self._journal.driver
         seen = driver.accepted or self._task.delivery == "accepted"
-        facts = Facts(
+        facts = ExitFacts(
             final=driver.final,
             exit=self._spool.exit_status(),
             accepted=seen or told.took_prompt,
@@ -233,7 +233,7 @@ class Settling:
         final = self._journal.driver.final
         return f"{self._spool.stderr_tail(STDERR_SHOWN)}\n{final.reason if final is not None else ''}"
 
-    def _outcome(self, facts: Facts, decided: Ending, survivors: Sequence[Process]) -> dict[str, Any]:
+    def _outcome(self, facts: ExitFacts, decided: TaskEnding, survivors: Sequence[Process]) -> dict[str, Any]:
         driver = self._journal.driver
         outcome: dict[str, Any] = {"exit": facts.exit, "native_id": driver.native_id or self._job.native_id}
         if self._job.resume:
@@ -261,7 +261,7 @@ def refusal(
     return Commit(task.session, entries, task=task.id, generation=task.generation)
 
 
-def _become(decided: Ending, outcome: dict[str, Any] | None = None) -> SetStatus:
+def _become(decided: TaskEnding, outcome: dict[str, Any] | None = None) -> SetStatus:
     reason = None if decided.reason is None else header(decided.reason, REASON)
     return SetStatus(status=decided.status, reason=reason, outcome=outcome)
 
@@ -278,10 +278,13 @@ def _still_running(survivors: Sequence[Process]) -> NewEvent:
 # --- Sessions whose last task is missing: a run has brought their token, and no log tells of that run.
 
 CODE = "last_unrecorded"  # as the verdict calls it
-TEXT = "the task that brought this session's token is not recorded; its next dispatch begins anew"
+TEXT = (
+    "the task that recorded this session's token is missing from the log; "
+    "the next dispatch starts a new conversation"
+)
 
 
-async def settle(store: Store, node: Node) -> list[dict[str, Any]]:
+async def note_missing_tasks(store: Store, node: Node) -> list[dict[str, Any]]:
     """Add a notice to the log of each session of this node, once; what a start reports."""
     settled = []
     for name in sorted(node.names):

@@ -1,4 +1,4 @@
-"""How a task's conversation begins: gone on with, copied or new; judged again at the last moment."""
+"""How a task is launched: its conversation (resumed, forked or new), its brief and its environment."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ from holdfast.model.task import Task
 from holdfast.model.token import current
 from holdfast.process.table import MARK
 from holdfast.resume import brief, verdict
-from holdfast.resume import brief as story
-from holdfast.resume import environment as survivors
-from holdfast.resume.environment import Process
-from holdfast.resume.facts import Facts, leftovers
+from holdfast.resume import environment as resume_environment
+from holdfast.resume.environment import LiveProcess
+from holdfast.resume.facts import ResumeFacts, leftovers
 from holdfast.resume.verdict import Verdict
 from holdfast.runner import processes, replacement, sessions, waiting
 from holdfast.runner.context import Context
 from holdfast.spool import task_dir
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 # In a task's options: how its conversation is to begin, and whether it may be moved to a fresh session.
 BEGIN, INSISTS, BRIEF, FORK = "begin", "insists", "brief", "fork"
@@ -45,19 +44,19 @@ CHAIN = 5  # sessions back whose prompts a brief names
 PAGE, TAIL = 500, 5000  # events of a log that are read at once for a brief, and in all
 
 
-class Fork(NamedTuple):
+class ForkPoint(NamedTuple):
     """The conversation that is copied, and up to where."""
 
     of: str
     at: str | None
 
 
-def fork_of(task: Task) -> Fork | None:
+def fork_of(task: Task) -> ForkPoint | None:
     """What a task is to begin as a copy of."""
     told = task.options.get(FORK)
     if task.options.get(BEGIN) != FORK or not isinstance(told, dict):
         return None
-    return Fork(str(told["of"]), told.get("at"))
+    return ForkPoint(str(told["of"]), told.get("at"))
 
 
 async def may_start(context: Context, task: Task, session: Session) -> bool:
@@ -66,53 +65,53 @@ async def may_start(context: Context, task: Task, session: Session) -> bool:
     return facts is None or _is_safe(facts, verdict.judge(facts))
 
 
-async def judge_pending(context: Context, task: Task, session: Session) -> Judged:
+async def judge_pending(context: Context, task: Task, session: Session) -> PendingDecision:
     """Judge a task before it is claimed: clear it, let it wait, move it to a fresh session, or end it.
 
     A caller who insists on the session is refused where a fresh one would be needed.
     """
     facts = await _facts(context, task, session)
     if facts is None:
-        return Judged(session.events)
+        return PendingDecision(session.events)
     found = verdict.judge(facts)
     if not _is_safe(facts, found) and found.action == "wait":
         step, facts = await _wait_or_act(context, task, facts, found)
         if step is not None:
             await _let_wait(context, task, step)
-            return Judged(step=step, processes=frozenset((*facts.owners, *facts.tools)))
+            return PendingDecision(step=step, processes=frozenset((*facts.owners, *facts.tools)))
         found = verdict.judge(facts)
     if _is_safe(facts, found):
-        return Judged(facts.seen)
+        return PendingDecision(facts.seen)
     if found.action == "wait":  # something else has begun meanwhile
-        return Judged()
+        return PendingDecision()
     if task.options.get(INSISTS):
         raise unsafe(found)
     await _move(context, task, session, found)
-    return Judged()
+    return PendingDecision()
 
 
-class Judged(NamedTuple):
+class PendingDecision(NamedTuple):
     """What became of a task that was judged: it may start, it waits, or neither and it is done with here."""
 
     seen: int | None = None  # records of the log that it may start after
-    step: waiting.Step | None = None
-    processes: frozenset[Process] = frozenset()  # that it waits for
+    step: waiting.WaitStep | None = None
+    processes: frozenset[LiveProcess] = frozenset()  # that it waits for
 
 
-async def _facts(context: Context, task: Task, session: Session) -> Facts | None:
+async def _facts(context: Context, task: Task, session: Session) -> ResumeFacts | None:
     """What a judgement rests on; None where there is nothing to judge."""
     if task.options.get(BEGIN) in ("anyway", FORK) or not await _has_past(context, task, session):
         return None
     return await sessions.facts(context, session, but=task.id)
 
 
-def _is_safe(facts: Facts, found: Verdict) -> bool:
+def _is_safe(facts: ResumeFacts, found: Verdict) -> bool:
     return not facts.begun or found.action == "resume"
 
 
 async def _wait_or_act(
-    context: Context, task: Task, facts: Facts, found: Verdict
-) -> tuple[waiting.Step | None, Facts]:
+    context: Context, task: Task, facts: ResumeFacts, found: Verdict
+) -> tuple[waiting.WaitStep | None, ResumeFacts]:
     """The wait that is due, or None and the facts after the policy has removed the reason for it."""
     owners = await _leftovers_of(context, task.session, facts)
     step = waiting.step(found, task, waiting.policy_of(task, context.settings), time.time(), owners)
@@ -124,7 +123,7 @@ async def _wait_or_act(
         return step, facts
     for one in owners:
         with suppress(errors.IllegalChange):  # they have just ended by themselves
-            await processes.end(context.store, await context.store.task(one), BY_POLICY)
+            await processes.end_leftovers(context.store, await context.store.task(one), BY_POLICY)
     facts = await sessions.facts(context, await context.store.session(task.session), but=task.id)
     again = verdict.judge(facts)
     if again.action != "wait":
@@ -133,17 +132,17 @@ async def _wait_or_act(
     return waiting.step(again, task, asks, time.time()), facts
 
 
-async def _leftovers_of(context: Context, session: str, facts: Facts) -> list[str]:
+async def _leftovers_of(context: Context, session: str, facts: ResumeFacts) -> list[str]:
     """The dead tasks of the session that left processes behind."""
     found = []
-    for name in await asyncio.to_thread(survivors.tasks_of, facts.tools):
+    for name in await asyncio.to_thread(resume_environment.tasks_of, facts.tools):
         with suppress(errors.NotFound):  # of another home
             if (await context.store.task(name)).session == session:
                 found.append(name)
     return found
 
 
-async def _let_wait(context: Context, task: Task, step: waiting.Step) -> None:
+async def _let_wait(context: Context, task: Task, step: waiting.WaitStep) -> None:
     """Record it, once for each thing that is waited for; a time limit that is over cancels the task."""
     if step.do == "cancel":
         limit = waiting.policy_of(task, context.settings).time_limit_s
@@ -165,7 +164,7 @@ async def _notice(context: Context, task: Task, text: str, code: str) -> None:
 def unsafe(found: Verdict) -> errors.ResumeUnsafe:
     """The refusal that names the reasons."""
     return errors.ResumeUnsafe(
-        f"session {found.session} is not safe to go on with: {verdict.told(found)}",
+        f"session {found.session} is not safe to resume: {verdict.reasons_text(found)}",
         reasons=sessions.reasons(found),
     )
 
@@ -176,22 +175,22 @@ async def with_brief(context: Context, task: Task, session: Session, cwd: str) -
         return task.prompt
     old = await context.store.session(session.link.session)
     told = await _story(context.store, task, old, cwd)
-    return task.prompt if told is None else brief.headed(brief.brief(told), task.prompt)
+    return task.prompt if told is None else brief.with_prompt(brief.brief(told), task.prompt)
 
 
-async def _story(store: Store, task: Task, old: Session, cwd: str) -> story.Story | None:
+async def _story(store: Store, task: Task, old: Session, cwd: str) -> brief.InterruptedRun | None:
     """What a session did last: a turn of another program that was replayed into its log, or its last task."""
     running, changes = await leftovers(store, old.id), await worktree.changes(cwd)
     tail = await _tail(store, old)
     why = await _not_resumed(store, task)
-    if replayed := story.tell_replayed(old.id, tail, why, running=running, folder=cwd, changes=changes):
+    if replayed := brief.replayed_turn(old.id, tail, why, running=running, folder=cwd, changes=changes):
         return replayed
     last = next(iter(await store.started_tasks(old.id)), None)
     if last is None:
         return None
     kinds = ("user", "assistant", "tool_progress", "tool_summary", "permission")
     earlier = await _asked_before(store, old.id)
-    return story.tell(
+    return brief.interrupted_task(
         last,
         earlier.named(),
         await store.task_events(last.id, kinds),
@@ -206,7 +205,7 @@ async def _tail(store: Store, session: Session) -> list[Event]:
     """The end of a log, back to its last prompts; bounded, however long the log is."""
     events: list[Event] = []
     end = session.events
-    while end > 0 and len(events) < TAIL and _prompts_in(events) <= story.NAMED:
+    while end > 0 and len(events) < TAIL and _prompts_in(events) <= brief.NAMED:
         start = max(end - PAGE, 0)
         events = await _between(store, session.id, start, end) + events
         end = start
@@ -234,12 +233,12 @@ async def _not_resumed(store: Store, task: Task) -> str | None:
     return None
 
 
-async def _asked_before(store: Store, session: str) -> story.EarlierPrompts:
+async def _asked_before(store: Store, session: str) -> brief.EarlierPrompts:
     """The prompts before the last one, in this session and in those that it continues.
 
     The task itself may be named only in the first of them.
     """
-    found = story.EarlierPrompts()
+    found = brief.EarlierPrompts()
     for number in range(1 + CHAIN):
         found = found.after(await _prompts(store, session, leave_out=1 if number == 0 else 0))
         link = (await store.session(session)).link
@@ -249,16 +248,16 @@ async def _asked_before(store: Store, session: str) -> story.EarlierPrompts:
     return found
 
 
-async def _prompts(store: Store, session: str, *, leave_out: int) -> story.EarlierPrompts:
+async def _prompts(store: Store, session: str, *, leave_out: int) -> brief.EarlierPrompts:
     """The prompts of a session that reached its agent, without the last `leave_out` of them."""
     count = await store.started_count(session) - leave_out
     if count <= 0:
-        return story.EarlierPrompts()
-    latest = await store.started_tasks(session, limit=story.NAMED + leave_out)
+        return brief.EarlierPrompts()
+    latest = await store.started_tasks(session, limit=brief.NAMED + leave_out)
     first = await store.first_started_task(session)
     assert first is not None  # counted above, and no task is ever deleted
     last = [task.prompt for task in reversed(latest[leave_out:])]
-    return story.EarlierPrompts(first.prompt, tuple(last), count)
+    return brief.EarlierPrompts(first.prompt, tuple(last), count)
 
 
 async def _has_past(context: Context, task: Task, session: Session) -> bool:
@@ -275,7 +274,7 @@ async def _move(context: Context, task: Task, session: Session, found: Verdict) 
         replacement.fresh(
             session,
             found,
-            replacement.place(session, None),
+            replacement.session_folder(session, None),
             prompt=task.prompt,
             options=options,
             by="holdfast",
@@ -337,7 +336,7 @@ def _kept(name: str, patterns: Iterable[str]) -> bool:
 _CHOSEN = uuid.UUID("0c2a4b1e-6b0f-4e53-9d35-5f0b5a1f7d60")  # the ids that we choose are below this one
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """All of a launch but the launching."""
 
     agent: Agent
@@ -358,7 +357,7 @@ class Plan(NamedTuple):
         }
 
 
-async def plan(context: Context, task: Task, session: Session) -> Plan:
+async def plan(context: Context, task: Task, session: Session) -> LaunchPlan:
     """What to launch; an error with a hint where that cannot be done."""
     agent = context.registry.get(session.agent)
     settings = context.settings.of(agent.name)
@@ -403,7 +402,7 @@ async def plan(context: Context, task: Task, session: Session) -> Plan:
         task=task.id,
         session=session.id,
     )
-    return Plan(agent, job, launch, env, native_id is not None and not resume)
+    return LaunchPlan(agent, job, launch, env, native_id is not None and not resume)
 
 
 async def folder(session: Session) -> str:
@@ -421,7 +420,7 @@ async def folder(session: Session) -> str:
 async def _conversation(
     context: Context, task: Task, session: Session, agent: Agent
 ) -> tuple[str | None, bool]:
-    """The native id to go on with or to begin with, and whether to go on."""
+    """The native id of the conversation, and whether to resume it."""
     token = current(await context.store.tokens(session.id), agent.name)
     anyway = task.options.get(BEGIN) == "anyway"
     if token is not None and (anyway or await _is_proven(context, token.task)):
@@ -429,7 +428,7 @@ async def _conversation(
             raise errors.BadInput(
                 f"this conversation is one of {agent.title}'s {token.protocol} mode; "
                 f"Holdfast drives it by {agent.protocols[0]}",
-                hint="start a new session, or go on with it in its own program",
+                hint="start a new session, or resume it in its own program",
             )
         return token.native_id, True
     # A launch that was prepared and did not happen is made again under the same id.

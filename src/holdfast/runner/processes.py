@@ -18,43 +18,42 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.task import Task
 from holdfast.process import identity, kill, table
-from holdfast.process import table as tree
 from holdfast.process.identity import Ident
 from holdfast.process.table import Process
 from holdfast.resume import environment
 from holdfast.spool.task_dir import RELAY, Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 
-class Sight(NamedTuple):
+class ProcessTable(NamedTuple):
     """The processes of this machine at one moment, and the task that each marked one belongs to."""
 
     table: dict[int, Process]
     marks: dict[int, str]
 
 
-class Watchman:
+class ProcessTableCache:
     """One look at a time."""
 
     def __init__(self) -> None:
-        self._sight = Sight({}, {})
+        self._sight = ProcessTable({}, {})
         self._begun = -1e9
         self._lock = asyncio.Lock()
 
-    async def look(self, since: float | None = None) -> Sight:
+    async def look(self, since: float | None = None) -> ProcessTable:
         """What was seen at `since` (monotonic) or later; by default from now on."""
         wanted = time.monotonic() if since is None else since
         async with self._lock:
             if self._begun < wanted:  # nobody has looked while we waited
                 begun = time.monotonic()
-                self._sight = await asyncio.to_thread(_see)
+                self._sight = await asyncio.to_thread(_read_table)
                 self._begun = begun
         return self._sight
 
 
-def _see() -> Sight:
-    table = tree.table()
-    return Sight(table, tree.marks(table))
+def _read_table() -> ProcessTable:
+    processes = table.table()
+    return ProcessTable(processes, table.marks(processes))
 
 
 # --- The processes of one task: its agent, what that started, and what of it still runs.
@@ -63,10 +62,12 @@ TERM_S = 2.0  # from SIGTERM to SIGKILL
 FRESH_S = 1.0  # how old a look may be that only remembers what was started
 
 
-class Family:
+class TaskProcesses:
     """All that one agent is and has started."""
 
-    def __init__(self, spool: Spool, watchman: Watchman, task: str, child: subprocess.Popen[bytes] | None):
+    def __init__(
+        self, spool: Spool, watchman: ProcessTableCache, task: str, child: subprocess.Popen[bytes] | None
+    ):
         self._spool = spool
         self._watchman = watchman
         self._task = task
@@ -110,7 +111,7 @@ class Family:
         agent = self.agent()
         if agent is not None:
             sight = await self._watchman.look(time.monotonic() - FRESH_S)
-            self._remember(tree.descendants(sight.table, agent.pid))
+            self._remember(table.descendants(sight.table, agent.pid))
 
     async def end_input(self) -> None:
         """End the agent's stdin without its folder: relay and keeper carry the mark too."""
@@ -144,10 +145,10 @@ class Family:
         return agent is not None and kill.ask(agent, signal.SIGINT)
 
     def _look(self) -> list[Process]:
-        table = tree.table()
-        return self._belonging(Sight(table, tree.marks(table)))
+        processes = table.table()
+        return self._belonging(ProcessTable(processes, table.marks(processes)))
 
-    def _belonging(self, sight: Sight) -> list[Process]:
+    def _belonging(self, sight: ProcessTable) -> list[Process]:
         shim, agent = self._spool.shim(), self._spool.agent()
         relays = (self._spool.relay_keeper(), self._spool.relay())
         ours = {ident.pid for ident in (shim, *relays) if ident is not None}
@@ -155,7 +156,7 @@ class Family:
         if shim is not None:  # its helpers, such as the `mv` that tells of the end
             alone = None if agent is None else agent.pid
             ours |= {p.pid for p in sight.table.values() if p.ppid == shim.pid and p.pid != alone}
-        return tree.belonging(sight.table, sight.marks, self._task, self._known, {*ours, os.getpid()})
+        return table.belonging(sight.table, sight.marks, self._task, self._known, {*ours, os.getpid()})
 
     def _remembered(self) -> set[Process]:
         if self._spool.launch().get("boot") != identity.boot_id():
@@ -191,7 +192,7 @@ def _living(found: Ident | None) -> Ident | None:
 CODE = "leftovers_ended"
 
 
-async def end(store: Store, task: Task, by: str) -> list[Process]:
+async def end_leftovers(store: Store, task: Task, by: str) -> list[Process]:
     """End the processes that carry a dead task's mark, and note who asked; those that were ended.
 
     IllegalChange if nothing of it runs here. What a task that succeeded has left running is meant to run.
@@ -201,8 +202,8 @@ async def end(store: Store, task: Task, by: str) -> list[Process]:
         raise IllegalChange(f"task {task.id} is {task.status} already")
     stayed = await kill.end(found, TERM_S, look=lambda: _look(task.id))
     ended = [process for process in found if process not in stayed]
-    named = ", ".join(environment.Process(process.pid, process.command).shown() for process in ended[:5])
-    text = f"{by} ended what the task had left running: {named}" + (" …" if len(ended) > 5 else "")
+    named = ", ".join(environment.LiveProcess(process.pid, process.command).shown() for process in ended[:5])
+    text = f"{by} ended the leftover processes of the task: {named}" + (" …" if len(ended) > 5 else "")
     body = {"text": text, "code": CODE, "by": by, "ended": shown(ended), "stayed": shown(stayed)}
     await store.commit(Commit(task.session, [NewEvent("notice", body)], task=task.id))
     return ended

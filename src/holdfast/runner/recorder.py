@@ -19,7 +19,7 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, Task
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.tail import Line
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 Forge = Literal["github", "gitlab", "forgejo"]
 
@@ -48,7 +48,7 @@ class PullRequest(msgspec.Struct, frozen=True):
     number: int
 
 
-def found(event: NewEvent) -> list[PullRequest]:
+def pull_requests_in(event: NewEvent) -> list[PullRequest]:
     """The pull requests that a live event names, each once; a replayed event has no effects."""
     text = None if event.replayed else _spoken(event)
     if text is None or ("/pull" not in text and "/merge_requests/" not in text):
@@ -115,7 +115,7 @@ MANY = 1000  # entries of one commit; an agent may print a million lines that ar
 PASSING = (errors.DiskFull, errors.StoreBusy, errors.StoreUnreachable, errors.StoreReadOnly)
 
 
-class Journal:
+class OutputRecorder:
     """One task's way into the log."""
 
     def __init__(
@@ -145,35 +145,35 @@ class Journal:
         """Send what comes before anything is heard; after a restart, what of it was not sent yet."""
         self._send(self.driver.start_messages().sends)
 
-    async def hear(self, lines: Sequence[Line], at: str) -> None:
+    async def on_lines(self, lines: Sequence[Line], at: str) -> None:
         """Take lines, commit what they bring with the new offset, then send what follows from them."""
         entries: list[Entry] = []
         sends: list[bytes] = []
         for line in lines:
-            out = self._heard(line)
+            out = self._on_line(line)
             sends += out.sends
             known = line.end <= self._known
             for entry in out.entries:
-                dressed = self._dressed(entry, at, known)
+                decorated = self._decorate(entry, at, known)
                 if not known:
-                    entries += dressed
+                    entries += decorated
             self._offset = max(self._offset, line.end)
             if self.driver.accepted and not self._accepted:
                 entries.append(Deliver(delivery="accepted"))
                 self._accepted = True
             if len(entries) >= MANY:
-                await self._put(entries, sends)
+                await self._commit_and_send(entries, sends)
                 entries, sends = [], []
-        await self._put(entries, sends)
+        await self._commit_and_send(entries, sends)
 
-    async def put(self, out: DriverOutput) -> None:
+    async def append(self, out: DriverOutput) -> None:
         """Commit and send what follows from something other than a line."""
         entries = [
-            dressed for entry in out.entries for dressed in self._dressed(entry, timestamps.now(), False)
+            decorated for entry in out.entries for decorated in self._decorate(entry, timestamps.now(), False)
         ]
-        await self._put(entries, out.sends)
+        await self._commit_and_send(entries, out.sends)
 
-    async def fence(self) -> None:
+    async def check_ownership(self) -> None:
         """Asked before the agent is touched without a commit: StaleGeneration if it is another's by now."""
         stored = await self._store.task(self.task.id)
         if stored.generation != self.task.generation or stored.status not in ACTIVE:
@@ -182,12 +182,14 @@ class Journal:
     def rest(self) -> list[Entry]:
         """What follows from the end of stdout."""
         out = self.driver.on_eof()
-        return [dressed for entry in out.entries for dressed in self._dressed(entry, timestamps.now(), False)]
+        return [
+            decorated for entry in out.entries for decorated in self._decorate(entry, timestamps.now(), False)
+        ]
 
     async def commit(self, entries: Sequence[Entry], *, last: bool = False) -> None:
         """Commit with the offset; waits while the store cannot take it, since the spool holds it all.
 
-        `last`: without the offset, since the task goes on with another spool or none.
+        `last`: without the offset, since the next launch of the task has another spool.
         """
         task, offset = self.task, None if last else self._offset
         commit = Commit(task.session, entries, task=task.id, generation=task.generation, spool=offset)
@@ -213,7 +215,7 @@ class Journal:
         stored = await self._store.task(self.task.id)
         return stored.status in ENDED or (not last and stored.spool >= self._offset > self._committed)
 
-    def _heard(self, line: Line) -> DriverOutput:
+    def _on_line(self, line: Line) -> DriverOutput:
         if line.data is not None:
             return self.driver.on_line(line.data)
         self.kept = True
@@ -225,7 +227,7 @@ class Journal:
         }
         return DriverOutput(entries=[NewEvent("notice", body)])
 
-    def _dressed(self, entry: NewEvent | Change, at: str, known: bool) -> list[Entry]:
+    def _decorate(self, entry: NewEvent | Change, at: str, known: bool) -> list[Entry]:
         """An entry with its time, a tool's duration, and a note of each pull request it shows."""
         if isinstance(entry, SeeToken) and not self._is_native_id(entry.native_id):
             text = f"the agent named a conversation id that it cannot have: {entry.native_id[:100]!r}"
@@ -241,7 +243,7 @@ class Journal:
             if begun is not None:
                 took = max(0, round((timestamps.parse(event.at) - timestamps.parse(begun)) * 1000))
                 event = msgspec.structs.replace(event, body={**event.body, "duration_ms": took})
-        new = [link for link in found(event) if link.url not in self.links]
+        new = [link for link in pull_requests_in(event) if link.url not in self.links]
         new = new[: MAX_LINKS - len(self.links)]
         self.links += [link.url for link in new]
         return [
@@ -254,11 +256,11 @@ class Journal:
             ],
         ]
 
-    async def _put(self, entries: list[Entry], sends: list[bytes]) -> None:
+    async def _commit_and_send(self, entries: list[Entry], sends: list[bytes]) -> None:
         if entries:
             await self.commit(entries)
         elif sends:
-            await self.fence()
+            await self.check_ownership()
         self._send(sends)
 
     def _send(self, lines: Sequence[bytes]) -> None:

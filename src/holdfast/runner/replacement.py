@@ -1,4 +1,4 @@
-"""A session that takes the place of another: fresh, or as a copy of its conversation."""
+"""The session that replaces another one: fresh, or a copy of its conversation."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any, NamedTuple
 from holdfast import errors, ids
 from holdfast.model.changes import Create
 from holdfast.model.session import Link, Session, Worktree
-from holdfast.resume.verdict import Verdict, told
+from holdfast.resume.verdict import Verdict, reasons_text
 from holdfast.runner import sessions
 from holdfast.runner.context import header
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 
 REASON = 500  # characters of the reasons in the note of the session that was put away
 
 
-class Place(NamedTuple):
+class SessionFolder(NamedTuple):
     """Where the new session works."""
 
     cwd: str
     worktree: Worktree | None
 
 
-def place(old: Session, wanted: str | None) -> Place:
+def session_folder(old: Session, wanted: str | None) -> SessionFolder:
     """The folder that is asked for, else that of the old session, in whose worktree the half-done work is."""
     if wanted is not None and not is_in(old, wanted):
-        return Place(folder(wanted), None)
+        return SessionFolder(folder(wanted), None)
     if old.worktree is not None:
-        return Place(old.cwd or old.worktree.path, old.worktree)
+        return SessionFolder(old.cwd or old.worktree.path, old.worktree)
     if old.cwd is None:
         raise errors.BadInput(f"session {old.id} has no folder", hint="give one with --cwd")
-    return Place(folder(old.cwd), None)
+    return SessionFolder(folder(old.cwd), None)
 
 
 def is_in(session: Session, path: str) -> bool:
@@ -50,7 +50,7 @@ def folder(path: str) -> str:
 def fresh(
     old: Session,
     found: Verdict,
-    where: Place,
+    where: SessionFolder,
     *,
     prompt: str,
     options: dict[str, Any],
@@ -60,7 +60,7 @@ def fresh(
     seen: int | None = None,
     new: str | None = None,
 ) -> Dispatch:
-    """A new session that begins anew; the old one keeps its token and its log, and is put away."""
+    """A new session with a new conversation; the old one is archived with its token and its log."""
     new = new or ids.new(ids.SESSION)
     created = _create(old, where, prompt, "fresh", key=old.key)
     begun = Dispatch(new, prompt, options, retry_of=retry_of, create=created)
@@ -70,7 +70,7 @@ def fresh(
 def fork(
     old: Session,
     found: Verdict,
-    where: Place,
+    where: SessionFolder,
     *,
     prompt: str,
     options: dict[str, Any],
@@ -79,7 +79,7 @@ def fork(
 ) -> Dispatch:
     """A new session that starts as a copy.
 
-    It takes the place of a live session that is not safe to resume. The copy of an archived one has no key.
+    It replaces a live session that is not safe to resume. The copy of an archived one has no key.
     """
     instead = found.action != "resume" and old.state == "live"  # an archived one keeps what it has
     created = _create(old, where, prompt, "fork", key=old.key if instead else None)
@@ -96,12 +96,12 @@ def _instead(
     moved: tuple[str, int] | None = None,
 ) -> Dispatch:
     """The same in the place of the old session, if that is still as it was judged; the log says why."""
-    note = header(f"it goes on in session {begun.session}: {told(found)}", REASON)
-    replacing = Replacing(old.id, by, note, moved)
+    note = header(f"it goes on in session {begun.session}: {reasons_text(found)}", REASON)
+    replacing = SessionReplacement(old.id, by, note, moved)
     return begun._replace(replaces=replacing, seen=seen, events=(sessions.warning(found),))
 
 
-def _create(old: Session, where: Place, prompt: str, relation: str, *, key: str | None) -> Create:
+def _create(old: Session, where: SessionFolder, prompt: str, relation: str, *, key: str | None) -> Create:
     return Create(
         agent=old.agent,
         key=key,

@@ -35,7 +35,7 @@ async def catch_up(context: Context, task: Task, agent: Agent, native_id: str) -
     if found is None:
         return
     reader, place = found
-    known = await importer.past_of(context.store, task.session, reader)
+    known = await importer.load_known_events(context.store, task.session, reader)
     past = await _read(context, task, native_id, lambda: list(known.missing(reader.events(place))))
     if past is None:
         return
@@ -68,7 +68,7 @@ def _copied(context: Context, agent: Agent, native_id: str) -> tuple[TranscriptR
     native = _native(context, agent, native_id, reader)
     if native.is_level(place):
         return None
-    native.take(place)
+    native.update(place)
     return reader, place
 
 
@@ -79,7 +79,7 @@ async def keep(context: Context, agent: Agent, native_id: str, *, level: bool) -
         if found is not None:
             reader, place = found
             native = _native(context, agent, native_id, reader)
-            await asyncio.to_thread(native.take, place, level=level)
+            await asyncio.to_thread(native.update, place, level=level)
     except Exception:
         # The task has ended and is settled; the next resume looks at these files again.
         log.exception("the transcript of %s session %s was not copied", agent.name, native_id)

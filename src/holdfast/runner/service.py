@@ -23,10 +23,10 @@ from holdfast.shortage import Shortages, raise_file_limit
 from holdfast.spool.watch import Watch
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 if TYPE_CHECKING:
-    from holdfast.runner.dispatch import Again, Wish
+    from holdfast.runner.dispatch import PromptRequest, RedispatchRequest
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ async def _store(
     registry: AgentRegistry,
     lock: int,
     told: Callable[[Report], None] | None,
-) -> BaseStore:
+) -> Store:
     """The store; the first worker heals it, those that come while one works find it whole."""
     rules = registry.token_rules()
     deadline = time.monotonic() + PATIENCE_S
@@ -125,7 +125,7 @@ async def work(
     home: Home,
     location: Location,
     env: Mapping[str, str],
-    wish: Wish | Again | None,
+    wish: PromptRequest | RedispatchRequest | None,
     by: str,
     reply: Callable[[dict[str, Any]], None],
 ) -> None:
@@ -145,7 +145,7 @@ async def _work(
     home: Home,
     location: Location,
     env: Mapping[str, str],
-    wish: Wish | Again | None,
+    wish: PromptRequest | RedispatchRequest | None,
     by: str,
     reply: Callable[[dict[str, Any]], None],
     settled: list[dict[str, Any]],
@@ -172,14 +172,15 @@ async def _work(
         return not ended
 
 
-async def _fulfil(context: Context, wish: Wish | Again | None, by: str) -> dict[str, Any]:
+async def _fulfil(
+    context: Context, wish: PromptRequest | RedispatchRequest | None, by: str
+) -> dict[str, Any]:
     """Queue what is wished for; what was queued."""
-    from holdfast.runner import dispatch as redispatching
-    from holdfast.runner.dispatch import Again, dispatch
+    from holdfast.runner.dispatch import RedispatchRequest, dispatch, redispatch
 
     if wish is None:
         return {}
-    if isinstance(wish, Again):
-        return await redispatching.again(context, wish, by)
+    if isinstance(wish, RedispatchRequest):
+        return await redispatch(context, wish, by)
     task = await dispatch(context, wish, by=by)
     return {"task": task.id, "session": task.session}

@@ -11,10 +11,10 @@ from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import log_evidence, verdict
-from holdfast.resume.facts import Facts, Place, gather
+from holdfast.resume.facts import NativeLocation, ResumeFacts, gather
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -59,17 +59,17 @@ NOT_RESUMED, KEY_TAKEN_BACK = "not_resumed", "key_taken_back"
 
 async def facts(
     context: Context, session: Session, *, but: str | None = None, wanted: str | None = None
-) -> Facts:
+) -> ResumeFacts:
     """What is known of it now; `but`: the task that asks, `wanted`: the folder that is asked for."""
     agent = context.registry.get(session.agent)
     env = {**context.env, **context.settings.of(agent.name).env}
-    place = Place(context.home, env, context.node)
+    place = NativeLocation(context.home, env, context.node)
     return await gather(context.store, agent, place, session.id, but=but, wanted=wanted)
 
 
 def warning(found: Verdict) -> NewEvent:
-    """What the log of a fresh run says of the session that it does not go on with."""
-    why = "a new conversation was asked for" if found.action == "resume" else verdict.told(found)
+    """The notice in the log of a fresh run: why the session before it is not resumed."""
+    why = "a new conversation was asked for" if found.action == "resume" else verdict.reasons_text(found)
     body = {
         "text": f"resume=<none>: {why}",
         "code": NOT_RESUMED,
@@ -81,10 +81,10 @@ def warning(found: Verdict) -> NewEvent:
 
 
 def overruling(found: Verdict, by: str, traps: list[str]) -> NewEvent:
-    """That somebody goes on with a session against the verdict; `traps`: of the agent's version here."""
+    """The notice that somebody resumes a session against the verdict; `traps`: known bugs of the agent."""
     body = {
-        "text": f"{by} goes on with this session all the same, though the verdict is {found.action}: "
-        + verdict.told(found),
+        "text": f"{by} resumes this session although the verdict is {found.action}: "
+        + verdict.reasons_text(found),
         "code": log_evidence.OVERRULED,
         "by": by,
         "action": found.action,
@@ -100,7 +100,7 @@ def key_taken_back(by: str, key: str, holder: str) -> NewEvent:
     return NewEvent("notice", {"text": text, "code": KEY_TAKEN_BACK, "by": by, "key": key, "session": holder})
 
 
-def judging_trust(by: str, reason: str, task: str) -> NewEvent:
+def trusted_event(by: str, reason: str, task: str) -> NewEvent:
     """That somebody has looked, and found a session sound whose last task did not end well."""
     text = f"{by} trusts this session again after task {task}: {reason}"
     return NewEvent(
@@ -130,7 +130,7 @@ async def trust(store: Store, session: str, by: str, reason: str) -> Task:
         state = "no task of it came to an agent" if last is None else f"its last task is {last.status}"
         raise IllegalChange(
             f"session {session} cannot be trusted by hand: {state}, not cancelled or failed",
-            hint="`holdfast resume ID --anyway` goes on with it against its verdict",
+            hint="`holdfast resume ID --anyway` resumes it against its verdict",
         )
-    await store.commit(Commit(session, [judging_trust(by, reason, last.id)]))
+    await store.commit(Commit(session, [trusted_event(by, reason, last.id)]))
     return last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model.event import NewEvent, Origin
-from holdfast.runner.processes import Family
+from holdfast.runner.processes import TaskProcesses
 from holdfast.spool.task_dir import Spool
 
 RELAY_RESTARTED = "relay_restarted"
@@ -39,7 +39,7 @@ def shrunk(task: str, lost: int, why: str) -> NewEvent:
 
 
 def _event(kind: str, code: str, text: str, task: str, number: str, **facts: int) -> NewEvent:
-    """An event that is stored once, whoever notices it again after a restart."""
+    """An event that is stored once, also when another process notices it again after a restart."""
     origin = Origin("holdfast", task, f"{code}:{number}")
     return NewEvent(kind, {"text": text, "code": code, **facts}, origin=origin)
 
@@ -47,7 +47,7 @@ def _event(kind: str, code: str, text: str, task: str, number: str, **facts: int
 class RelayWatch:
     """Notices when the relay of one agent dies."""
 
-    def __init__(self, spool: Spool, family: Family, task: str):
+    def __init__(self, spool: Spool, family: TaskProcesses, task: str):
         self._spool = spool
         self._family = family
         self._task = task

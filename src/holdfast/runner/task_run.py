@@ -8,116 +8,37 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
 from holdfast import durable_io, errors, shortage, timestamps
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
-from holdfast.git import worktree as folder
-from holdfast.git.commands import Changes
 from holdfast.model.changes import Deliver, SeeToken, SetStatus
-from holdfast.model.commit import Commit, Entry
+from holdfast.model.commit import Entry
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
-from holdfast.model.task import ENDED, Task
+from holdfast.model.task import Task
 from holdfast.model.token import current
 from holdfast.resume.log_evidence import NOT_LAUNCHED
-from holdfast.runner import finish as unseen
-from holdfast.runner import launch as beginning
-from holdfast.runner import launch as launching
-from holdfast.runner import replay, sessions, stdio_watch
+from holdfast.runner import finish, launch, replay, sessions, stdio_watch
 from holdfast.runner.context import Context
-from holdfast.runner.control import Requests, Stopping, requests
-from holdfast.runner.finish import GIVEN_BACK, Facts, Settling, Told, ending, refusal
-from holdfast.runner.processes import Family, Watchman
-from holdfast.runner.recorder import PASSING, Journal
+from holdfast.runner.control import StopController, TaskRequests, requests
+from holdfast.runner.finish import GIVEN_BACK, FinalEntries, TaskFinisher, refusal
+from holdfast.runner.lost_spool import commit_of, finish_without_spool, only_rest
+from holdfast.runner.processes import ProcessTableCache, TaskProcesses
+from holdfast.runner.recorder import PASSING, OutputRecorder
 from holdfast.runner.stdio_watch import RelayWatch
+from holdfast.runner.uncommitted import uncommitted_paths, warnings
 from holdfast.spool import archive, task_dir
 from holdfast.spool.outbox import Outbox, close_input
 from holdfast.spool.tail import Shrunk, Tail
 from holdfast.spool.task_dir import Spool
 from holdfast.spool.watch import Handle
-from holdfast.store.types import Store
 
-CODE = "spool_lost"
-LOST_LOOK_S = 0.5
 SET_ASIDE = "set_aside"
 MAX_TAKEN_UP = 3  # processes in a row that died while they read one spool
 SUSPECT_S = 2.0  # before a spool is read on which two have died: a hub that is killed at once proves nothing
-
-Tell = Callable[[list[Entry]], Awaitable[Told]]  # what the agent's own store adds to the last entries
-
-
-async def settle(
-    store: Store,
-    task: Task,
-    family: Family,
-    journal: Journal | None,
-    tell: Tell,
-    why: str,
-    code: str = CODE,
-) -> None:
-    """Say so, wait until the agent is gone, and end the task; its prompt may have been taken."""
-    if not any(event.body.get("code") == code for event in await store.task_events(task.id, ("error",))):
-        text = f"{why}; what the agent says cannot be heard any more"
-        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": code})]))
-    await family.end_input()  # its final word would not be heard, and without this it would never leave
-    cancelled_by = None
-    while await family.lives():
-        asked = requests(await store.task_events(task.id, ("permission", "notice")))
-        if asked.cancels:
-            cancelled_by = asked.cancels[0]
-            await family.end()
-        await asyncio.sleep(LOST_LOOK_S)
-    final = journal.driver.final if journal is not None else None
-    decided = ending(Facts(final, None, accepted=True, cancelled_by=cancelled_by))
-    told = await tell(journal.rest() if journal is not None else [])
-    reason = why if decided.status == "interrupted" else decided.reason
-    await store.commit(_commit(task, [*told.entries, SetStatus(status=decided.status, reason=reason)]))
-
-
-async def _only_rest(rest: list[Entry]) -> Told:
-    """Nothing but what is known: the agent's own store may be as large as its output."""
-    return Told(rest)
-
-
-def _commit(task: Task, entries: list[Entry]) -> Commit:
-    return Commit(task.session, entries, task=task.id, generation=task.generation)
-
-
-# --- What tasks leave uncommitted in a git folder, and a warning to the next one who works there.
-
-LOOKED_BACK = 20  # tasks of the same folder, the latest first
-
-
-async def left(before: Any, cwd: str) -> list[str]:
-    """The paths that a task left uncommitted, given the launch note's look at what was so before."""
-    if before is None or not os.path.isdir(cwd):
-        return []
-    after = await folder.changes(cwd)
-    return [] if after is None else worktree.left_behind(msgspec.convert(before, Changes), after)
-
-
-async def warnings(store: Store, task: Task, session: Session, now: Changes | None) -> list[Entry]:
-    """A notice that names the earlier task whose changes are still uncommitted here."""
-    if now is None or not session.cwd or session.worktree is not None:
-        return []
-    for earlier in await store.latest_tasks(cwd=session.cwd, limit=LOOKED_BACK):
-        if earlier.id == task.id or earlier.status not in ENDED or not earlier.outcome:
-            continue
-        shared = worktree.overlap(now, earlier.outcome.get("left") or [])
-        if shared:
-            named = ", ".join(shared[:5]) + (" …" if len(shared) > 5 else "")
-            text = f"task {earlier.id} ({earlier.status}) left changes here that are not committed: {named}"
-            body = {"text": text, "code": "left_behind", "task": earlier.id, "paths": shared}
-            return [NewEvent("notice", body)]
-    return []
-
-
-# --- One task, from its claim to its end: launch or re-attach, follow, settle.
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +52,13 @@ class TaskRun:
     """Drives one task that this process owns."""
 
     def __init__(
-        self, context: Context, watchman: Watchman, task: Task, session: Session, *, judged: bool = False
+        self,
+        context: Context,
+        watchman: ProcessTableCache,
+        task: Task,
+        session: Session,
+        *,
+        judged: bool = False,
     ):
         """`judged`: the session is as it was when it was found that the task may start."""
         self.task = task
@@ -141,7 +68,7 @@ class TaskRun:
         self._watchman = watchman
         self._session = session
         self._spool = Spool(context.home.task(task.id))
-        self._family = Family(self._spool, watchman, task.id, None)
+        self._family = TaskProcesses(self._spool, watchman, task.id, None)
         self._begun = task.delivery != "waiting"  # a process of it may have been started
         self._handle: Handle | None = None
         self._news = True  # somebody may have asked something of it before we came
@@ -202,7 +129,7 @@ class TaskRun:
                 await self._context.store.commit(refusal(self.task, "cancelled", f"by {by[0]}", [], {}))
                 return False
             self.found.set()  # no agent of it runs
-            if not self._judged and not await beginning.may_start(self._context, self.task, self._session):
+            if not self._judged and not await launch.may_start(self._context, self.task, self._session):
                 await self.give_back("it must be judged again")
                 return False
             await self._launch()
@@ -262,7 +189,7 @@ class TaskRun:
         text = f"{why}; no agent was started, and it is queued again"
         body = {"text": text, "code": code, "generation": self.task.generation}
         entries: list[Entry] = [NewEvent("notice", body), SetStatus(status="queued", reason=why)]
-        await self._context.store.commit(_commit(self.task, entries))
+        await self._context.store.commit(commit_of(self.task, entries))
 
     def is_unlaunched(self) -> bool:
         """Whether no agent of it was started, and from now on none can be."""
@@ -282,8 +209,8 @@ class TaskRun:
                 f"Holdfast died {before} times while it read what this agent wrote, so it was set aside; "
                 f"all of it is kept in {self._spool.path}"
             )
-            store, tell = self._context.store, _only_rest
-            await settle(store, self.task, self._family, None, tell, why, SET_ASIDE)
+            store, tell = self._context.store, only_rest
+            await finish_without_spool(store, self.task, self._family, None, tell, why, SET_ASIDE)
             return False
         if before == MAX_TAKEN_UP - 1:
             self.found.set()
@@ -298,10 +225,10 @@ class TaskRun:
 
     async def _lose(self, why: str) -> None:
         journal = self._journal if self._handle is not None else None
-        await settle(self._context.store, self.task, self._family, journal, self._recorded, why)
+        await finish_without_spool(self._context.store, self.task, self._family, journal, self._recorded, why)
 
     async def _launch(self) -> None:
-        plan = await launching.plan(self._context, self.task, self._session)
+        plan = await launch.plan(self._context, self.task, self._session)
         if plan.job.resume and plan.job.native_id is not None:
             await replay.catch_up(self._context, self.task, plan.agent, plan.job.native_id)
         before = await worktree.changes(plan.job.cwd)
@@ -330,9 +257,9 @@ class TaskRun:
         child = self._start(plan)
         self._begun = True  # at once: from here on it may never go back to the queue as not launched
         self._context.shortages.over()
-        self._family = Family(self._spool, self._watchman, self.task.id, child)
+        self._family = TaskProcesses(self._spool, self._watchman, self.task.id, child)
 
-    def _start(self, plan: launching.Plan) -> subprocess.Popen[bytes]:
+    def _start(self, plan: launch.LaunchPlan) -> subprocess.Popen[bytes]:
         try:
             return self._spool.start(plan.launch.argv, plan.env, plan.job.cwd, plan.launch.listens)
         except (OSError, ValueError) as problem:
@@ -347,7 +274,7 @@ class TaskRun:
         self._driver: Driver = self._context.registry.make_driver(job)
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
-        self._journal = Journal(
+        self._journal = OutputRecorder(
             self._context.store, self.task, self._driver, self._outbox, past, self._agent.is_native_id
         )
         self._tail = Tail(self._spool.stdout, self._spool.lost())
@@ -376,7 +303,7 @@ class TaskRun:
             why = f"the log knows {self.task.spool:,} bytes of it, and the file has {found:,}"
             await self._restart_stdout(self.task.spool, why)
         if self._spool.lost() and self._journal.listens:
-            await self._journal.fence()
+            await self._journal.check_ownership()
             close_input(self._spool)
 
     async def _restart_stdout(self, lost: int, why: str) -> None:
@@ -389,7 +316,7 @@ class TaskRun:
     async def _follow(self) -> None:
         assert self._handle is not None
         self._relays = RelayWatch(self._spool, self._family, self.task.id) if self._journal.listens else None
-        self._stopping = Stopping(
+        self._stopping = StopController(
             self.task, self._spool, self._family, self._journal, self._context.settings.run
         )
         while True:
@@ -405,7 +332,7 @@ class TaskRun:
                 self._caught_up()
             if gone and not more:
                 return
-            await self._stopping.press()
+            await self._stopping.tick()
             await self._look()
             await self._check_relay()
             if more:
@@ -422,7 +349,7 @@ class TaskRun:
             return await self._take_next()
         except Shrunk as problem:
             if (torn := self._tail.finish()) is not None:
-                await self._journal.hear([torn], timestamps.now())
+                await self._journal.on_lines([torn], timestamps.now())
             await self._restart_stdout(self._tail.offset, str(problem))
             return True
 
@@ -432,7 +359,7 @@ class TaskRun:
         past = self.task.spool - self._tail.offset
         lines = self._tail.read(min(READ, past) if past > 0 else READ)
         if lines:
-            await self._journal.hear(lines, self._moment())
+            await self._journal.on_lines(lines, self._moment())
         if self._context.overhear is not None and self._tail.offset >= self.task.spool:
             self._context.overhear(self.task.session, self.task.id, self._driver.partial_text)
         return self._tail.behind() > 0
@@ -446,10 +373,10 @@ class TaskRun:
         asked = await self._requests()
         for ask in list(self._driver.pending_permissions):
             if ask in asked.answers:
-                await self._journal.put(self._driver.answer(ask, asked.answers[ask]))
-        await self._stopping.heed(asked)
+                await self._journal.append(self._driver.answer(ask, asked.answers[ask]))
+        await self._stopping.update(asked)
 
-    async def _requests(self) -> Requests:
+    async def _requests(self) -> TaskRequests:
         return requests(await self._context.store.task_events(self.task.id, ("permission", "notice")))
 
     async def _look(self) -> None:
@@ -477,45 +404,44 @@ class TaskRun:
     async def _settle(self) -> None:
         last = self._tail.finish()
         if last is not None:
-            await self._journal.hear([last], self._moment())
+            await self._journal.on_lines([last], self._moment())
         await self._check_relay(at_end=True)
         cancelled_by = self._stopping.cancelled_by
         if cancelled_by is not None:
             await self._stopping.end_all()
-        await self._journal.fence()
+        await self._journal.check_ownership()
         close_input(self._spool)  # where the shim was killed its relay is still there
         before = self._spool.launch().get("before")
         survivors, left, told, branch = await asyncio.gather(
             self._family.survivors(),
-            leavings_left(before, self._job.cwd),
+            uncommitted_paths(before, self._job.cwd),
             self._told(),
             worktree.branch(self._job.cwd),
         )
-        settling = Settling(self.task, self._agent, self._job, self._spool, self._journal)
+        settling = TaskFinisher(self.task, self._agent, self._job, self._spool, self._journal)
         started = self._spool.is_agent_recorded()
         await settling.settle(cancelled_by, survivors, left, told, branch)
         if not started and cancelled_by is None:
-            self._context.shortages.note("processes", f"task {self.task.id}: {unseen.NO_ROOM}")
+            self._context.shortages.note("processes", f"task {self.task.id}: {finish.NO_ROOM}")
         if (native_id := self._native_id()) is not None:
             await replay.keep(self._context, self._agent, native_id, level=told.level)
 
-    async def _told(self) -> Told:
+    async def _told(self) -> FinalEntries:
         """What is left to say: of its stream, and without a final word there also of its own store."""
         rest = self._journal.rest()
-        return Told(rest, level=True) if self._driver.final is not None else await self._recorded(rest)
+        return (
+            FinalEntries(rest, level=True) if self._driver.final is not None else await self._recorded(rest)
+        )
 
-    async def _recorded(self, rest: list[Entry]) -> Told:
+    async def _recorded(self, rest: list[Entry]) -> FinalEntries:
         """The same with what the agent's own store tells beyond its stream."""
         agent = self._context.registry.get(self._session.agent)
         native_id = self._native_id() if self._handle is not None else None
         if native_id is None:
             token = current(await self._context.store.tokens(self.task.session), agent.name)
             native_id = None if token is None else token.native_id
-        return await unseen.ask(self._context, self.task, agent, native_id, rest)
+        return await finish.unstreamed_events(self._context, self.task, agent, native_id, rest)
 
     def _native_id(self) -> str | None:
         named = self._driver.native_id
         return named if named is not None and self._agent.is_native_id(named) else self._job.native_id
-
-
-leavings_left = left

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from holdfast import timestamps
 from holdfast.model.changes import SetStatus
 from holdfast.model.task import Task, WaitingFor
-from holdfast.resume.rules import row_of
+from holdfast.resume.rules import rule_of
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import header
 from holdfast.settings import Leftovers, Settings
@@ -28,7 +28,7 @@ class WaitPolicy(NamedTuple):
     time_limit_s: float | None
 
 
-class Step(NamedTuple):
+class WaitStep(NamedTuple):
     """What to do with a task that must not start now."""
 
     do: Literal["wait", "end", "ignore", "cancel"]
@@ -53,10 +53,10 @@ def policy_of(task: Task, settings: Settings) -> WaitPolicy:
 
 def step(
     found: Verdict, task: Task, policy: WaitPolicy, now: float, leftovers_of: Collection[str] = ()
-) -> Step:
+) -> WaitStep:
     """What a `wait` verdict means for a task; `leftovers_of`: the dead tasks that left processes behind."""
-    waits = [reason for reason in found.reasons if row_of(reason.code).action == "wait"]
-    causes = {CAUSES.get(row_of(reason.code).code, row_of(reason.code).code) for reason in waits}
+    waits = [reason for reason in found.reasons if rule_of(reason.code).action == "wait"]
+    causes = {CAUSES.get(rule_of(reason.code).code, rule_of(reason.code).code) for reason in waits}
     cause = next(iter(causes)) if len(causes) == 1 else "owner" if "owner" in causes else sorted(causes)[0]
     since = now if task.waiting_for is None else timestamps.parse(task.waiting_for.since)
     text = "; ".join(reason.text for reason in waits)
@@ -65,18 +65,18 @@ def step(
     bounded = causes <= {"leftovers", "owner"}
     until = since + policy.leftovers_s if bounded else None
     if policy.time_limit_s is not None and now >= since + policy.time_limit_s:
-        return Step("cancel", _waiting(cause, text, since, until))
+        return WaitStep("cancel", _waiting(cause, text, since, until))
     if until is not None and now >= until:
         # Nobody ends a program that a person has open, nor starts beside it.
         if causes == {"leftovers"} and policy.leftovers != "wait":
-            return Step(policy.leftovers, _waiting(cause, text, since, until))
+            return WaitStep(policy.leftovers, _waiting(cause, text, since, until))
         cause, text = PERSON, f"it needs you: {text}"
     known = [timestamps.when_stamp(reason.evidence.get("until")) for reason in waits]
     not_before = max((at for at in known if at is not None), default=None)
     times = [until, None if not_before is None else timestamps.parse(not_before)]
     times.append(None if policy.time_limit_s is None else since + policy.time_limit_s)
     decided_in = tuple(at - now for at in times if at is not None)
-    return Step("wait", _waiting(cause, text, since, until), not_before, decided_in)
+    return WaitStep("wait", _waiting(cause, text, since, until), not_before, decided_in)
 
 
 def _waiting(cause: str, text: str, since: float, until: float | None) -> WaitingFor:

@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
@@ -17,21 +18,22 @@ from holdfast import durable_io, errors, shortage, timestamps
 from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
-from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, Task, Turn
+from holdfast.model.task import ACTIVE, ENDED, PENDING, Owner, QueueEntry, Task
 from holdfast.process import identity
-from holdfast.resume.environment import Process
+from holdfast.resume.environment import LiveProcess
 from holdfast.runner import finish, launch, sessions
 from holdfast.runner.context import Context, header
 from holdfast.runner.control import is_request
 from holdfast.runner.finish import REASON, refusal
-from holdfast.runner.processes import Watchman
+from holdfast.runner.processes import ProcessTableCache
 from holdfast.runner.recorder import PASSING
 from holdfast.runner.task_run import TaskRun
+from holdfast.runner.waiting import policy_of
 from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
 
 
-class Waiting(NamedTuple):
+class QueueCandidate(NamedTuple):
     """A task that has not started, as far as its turn goes."""
 
     task: str
@@ -40,8 +42,8 @@ class Waiting(NamedTuple):
 
 
 def startable(
-    queued: Sequence[Waiting],
-    running: Iterable[Waiting],
+    queued: Sequence[QueueCandidate],
+    running: Iterable[QueueCandidate],
     at_once: int,
     limit_of: Callable[[str], int | None],
     held: Collection[str] = (),
@@ -51,10 +53,11 @@ def startable(
     One that is `held` takes no slot; what is behind it in its session waits, too.
     """
     active = list(running)
-    blocked: set[str] = set()
-    found = []
+    agents = Counter(task.agent for task in active)
+    blocked = {task.session for task in active}
+    found: list[str] = []
     for waiting in queued:
-        if len(active) >= at_once:
+        if len(active) + len(found) >= at_once:
             break
         if waiting.session in blocked:
             continue
@@ -62,12 +65,11 @@ def startable(
             blocked.add(waiting.session)
             continue
         limit = limit_of(waiting.agent)
-        if limit is not None and sum(1 for a in active if a.agent == waiting.agent) >= limit:
-            continue
-        if any(a.session == waiting.session for a in active):
+        if limit is not None and agents[waiting.agent] >= limit:
             continue
         found.append(waiting.task)
-        active.append(waiting)
+        agents[waiting.agent] += 1
+        blocked.add(waiting.session)
     return found
 
 
@@ -92,7 +94,7 @@ AGAIN_S, SELDOM_S = 2.0, 60.0  # before a task that waits is judged again though
 WORKER = "worker"  # in a task's options: who queued it and means to run it
 
 
-class Clearance(NamedTuple):
+class StartClearance(NamedTuple):
     """That a task may start, as long as its session is as it was judged."""
 
     generation: int
@@ -100,11 +102,11 @@ class Clearance(NamedTuple):
     until: float
 
 
-class Wait(NamedTuple):
+class PendingWait(NamedTuple):
     """What a waiting task waits for, and when it is judged again if nothing changes."""
 
     session: str
-    processes: frozenset[Process]
+    processes: frozenset[LiveProcess]
     pause: float
     at: float  # monotonic
 
@@ -115,12 +117,13 @@ class Worker:
     def __init__(self, context: Context):
         self._context = context
         self._store = context.store
-        self._watchman = Watchman()
+        self._watchman = ProcessTableCache()
         self._runs: dict[str, tuple[TaskRun, asyncio.Task[None]]] = {}
         self._falls: dict[str, int] = {}
         self._resting: dict[str, float] = {}  # tasks whose run failed, until then
-        self._cleared: dict[str, Clearance] = {}
-        self._waits: dict[str, Wait] = {}
+        self._cleared: dict[str, StartClearance] = {}
+        self._waits: dict[str, PendingWait] = {}
+        self._ready: set[str] = set()  # waiting tasks that lack only a slot
         self._judging: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._ears: list[asyncio.Task[None]] = []
@@ -129,7 +132,7 @@ class Worker:
     async def serve(self, *, forever: bool) -> None:
         """Work; unless `forever`, until nothing is running or queued here that is this worker's.
 
-        Cancelled, it leaves its agents running; whoever comes next goes on with them.
+        When it is cancelled, its agents keep running; the next worker adopts them.
         """
         self._others = others = [asyncio.create_task(work) for work in (self._renew(), self._tidy())]
         try:
@@ -173,7 +176,7 @@ class Worker:
         try:
             await self._hark()
             await self._adopt(await self._store.turns())
-            missing = await finish.settle(self._store, self._context.node)
+            missing = await finish.note_missing_tasks(self._store, self._context.node)
             await sessions.sweep_worktrees(self._store, self._context.home.worktrees)
         except (OSError, RuntimeError, MemoryError, errors.HoldfastError) as problem:
             if not isinstance(problem, PASSING) and not self._is_shortage(problem):
@@ -216,7 +219,7 @@ class Worker:
             # Together, so that the claims are one transaction; they are handed in in order.
             await asyncio.gather(*[self._start(turn) for turn in starting])
 
-    def _startable(self, turns: list[Turn], held: Collection[str]) -> list[str]:
+    def _startable(self, turns: list[QueueEntry], held: Collection[str]) -> list[str]:
         here = [turn for turn in turns if self._context.node.owns(turn.host)]
         active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
         pending = [_waiting(turn) for turn in here if turn.status in PENDING]
@@ -224,9 +227,18 @@ class Worker:
         at_once, limit_of = settings.run.at_once, lambda agent: settings.of(agent).at_once
         return startable(pending, active, at_once, limit_of, held)
 
+    def _due_without_slot(self, turns: list[QueueEntry], held: Collection[str]) -> set[str]:
+        """The waiting tasks to judge again whether or not a slot is free: their wait has a bound."""
+        names = {turn.task for turn in turns if turn.status == "waiting"} - self._ready
+        sessions = {turn.session for turn in turns if turn.task in names}
+        here = [turn for turn in turns if turn.session in sessions]
+        active = [_waiting(turn) for turn in here if turn.status in ACTIVE]
+        pending = [_waiting(turn) for turn in here if turn.status in PENDING]
+        return {*startable(pending, active, len(here) + 1, lambda _: None, held)} & names
+
     # --- judging before the claim: what has to wait takes no slot
 
-    async def _judge(self, turns: list[Turn], ours: set[str]) -> None:
+    async def _judge(self, turns: list[QueueEntry], ours: set[str]) -> None:
         """Begin to judge the tasks that have their turn, and those whose wait may be over."""
         now = time.monotonic()
         self._cleared = {
@@ -242,9 +254,11 @@ class Worker:
         for turn in turns:
             if turn.status == "waiting" and turn.not_before is not None:
                 held |= {turn.task} if turn.not_before > timestamps.now() else set()
-        due = {*self._startable(turns, held)} & ours
+        self._ready &= {turn.task for turn in turns if turn.status == "waiting"}
+        with_slot = {*self._startable(turns, held)}
+        due = (with_slot | self._due_without_slot(turns, held)) & ours
         for name in due - {*self._cleared} - {*self._judging} - {*self._runs}:
-            judging = asyncio.create_task(self._judge_one(name), name=f"judge {name}")
+            judging = asyncio.create_task(self._judge_one(name, name in with_slot), name=f"judge {name}")
             judging.add_done_callback(self._judged)
             self._judging[name] = judging
 
@@ -268,7 +282,7 @@ class Worker:
             if now < wait.at and all((one.pid, one.command) in table for one in wait.processes)
         }
 
-    async def _judge_one(self, name: str) -> None:
+    async def _judge_one(self, name: str, has_slot: bool) -> None:
         task = await self._store.task(name)
         session = await self._store.session(task.session)
         try:
@@ -279,14 +293,28 @@ class Worker:
             await self._refuse(task, problem)
             return
         now = time.monotonic()
-        if judged.seen is not None:
-            self._cleared[name] = Clearance(task.generation, judged.seen, now + CLEARED_S)
+        if judged.seen is not None and not has_slot:
+            await self._end_wait(task)
+        elif judged.seen is not None:
+            self._cleared[name] = StartClearance(task.generation, judged.seen, now + CLEARED_S)
         elif judged.step is not None:
             before = self._waits.get(name)
             same = before is not None and before.processes == judged.processes
             pause = min(before.pause * 2, SELDOM_S) if before is not None and same else AGAIN_S
             rest = min(pause, *[each for each in judged.step.decided_in if each > 0], SELDOM_S)
-            self._waits[name] = Wait(task.session, judged.processes, pause, now + rest)
+            self._waits[name] = PendingWait(task.session, judged.processes, pause, now + rest)
+
+    async def _end_wait(self, task: Task) -> None:
+        """Its wait is over, but no slot is free: it is queued again, and judged again when one is.
+
+        A task whose policy ignores leftovers goes on waiting: as a queued task it would begin a new wait.
+        """
+        if policy_of(task, self._context.settings).leftovers == "ignore":
+            self._ready.add(task.id)
+            return
+        change = SetStatus(status="queued", reason="its wait is over")
+        with suppress(errors.Refused, errors.NotFound):  # it is claimed or cancelled meanwhile, or deleted
+            await self._store.commit(Commit(task.session, [change], task=task.id))
 
     async def _refuse(self, task: Task, problem: errors.HoldfastError) -> None:
         """It cannot start, and waiting would not help: say why, and end it."""
@@ -316,7 +344,7 @@ class Worker:
                 text = f"Holdfast could not judge this task: {type(problem).__name__}: {problem}"
                 await self._refuse(await self._store.task(name), errors.HoldfastError(text))
 
-    def _is_ours(self, turn: Turn) -> bool:
+    def _is_ours(self, turn: QueueEntry) -> bool:
         """Whether this worker may start it: one that another living worker queued is that one's."""
         if not self._context.node.owns(turn.host):
             return False
@@ -325,14 +353,14 @@ class Worker:
             return True
         return self._is_alive(owner, turn) is False
 
-    async def _start(self, turn: Turn) -> None:
+    async def _start(self, turn: QueueEntry) -> None:
         try:
             task = await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
         except errors.Refused:  # taken by another, archived, or its conversation is driven elsewhere
             return
         await self._run(task.id, self._cleared.pop(turn.task, None))
 
-    async def _adopt(self, turns: list[Turn]) -> None:
+    async def _adopt(self, turns: list[QueueEntry]) -> None:
         for turn in turns:
             if turn.task in self._runs and turn.status == "unreachable":
                 await self._reached(turn)
@@ -351,7 +379,7 @@ class Worker:
                     await self._store.claim(turn.task, turn.generation, self._context.owner, LEASE_S)
                     await self._run(turn.task)
 
-    def _is_alive(self, owner: Owner, turn: Turn) -> bool | None:
+    def _is_alive(self, owner: Owner, turn: QueueEntry) -> bool | None:
         """Whether an owner still runs; None if that cannot be seen from here: unknown is not dead."""
         has_spool = os.path.isdir(self._context.home.task(turn.task))
         if not self._context.node.runs_here(owner.host, has_spool=has_spool):
@@ -364,7 +392,7 @@ class Worker:
             return None
         return False
 
-    async def _disown(self, turn: Turn) -> None:
+    async def _disown(self, turn: QueueEntry) -> None:
         """A task that ran when this home was copied: the original has its agent, this copy only its log."""
         if not self._context.node.private:
             return
@@ -374,7 +402,7 @@ class Worker:
             event = NewEvent("notice", {"text": text, "code": "copied_home"})
             await self._store.commit(refusal(task, "interrupted", text, [event], {}))
 
-    async def _doubt(self, turn: Turn) -> None:
+    async def _doubt(self, turn: QueueEntry) -> None:
         """A node that does not answer makes its tasks unreachable: unknown is not dead."""
         if turn.status == "running" and _is_expired(turn):
             with suppress(errors.Refused):
@@ -383,7 +411,7 @@ class Worker:
                     turn.task, "unreachable", generation=turn.generation, reason=reason
                 )
 
-    async def _reached(self, turn: Turn) -> None:
+    async def _reached(self, turn: QueueEntry) -> None:
         """Others had not heard of us for too long; we are here."""
         with suppress(errors.Refused):
             await self._store.renew(turn.task, turn.generation, LEASE_S)
@@ -409,7 +437,7 @@ class Worker:
 
     # --- runs
 
-    async def _run(self, task_id: str, cleared: Clearance | None = None) -> None:
+    async def _run(self, task_id: str, cleared: StartClearance | None = None) -> None:
         task = await self._store.task(task_id)
         session = await self._store.session(task.session)
         judged = cleared is not None and session.events == cleared.seen + 1  # the claim is one record
@@ -546,11 +574,11 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _waiting(turn: Turn) -> Waiting:
-    return Waiting(turn.task, turn.session, turn.agent)
+def _waiting(turn: QueueEntry) -> QueueCandidate:
+    return QueueCandidate(turn.task, turn.session, turn.agent)
 
 
-def _is_expired(turn: Turn) -> bool:
+def _is_expired(turn: QueueEntry) -> bool:
     return turn.lease_until is not None and turn.lease_until < timestamps.now()
 
 

@@ -17,7 +17,7 @@ from holdfast.node import Node
 from holdfast.store import reads, rows, writes
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sql import Sql
-from holdfast.store.writes import Written
+from holdfast.store.writes import WriteResult
 
 T = TypeVar("T")
 Shaped = TypeVar("Shaped")
@@ -26,7 +26,7 @@ Shaped = TypeVar("Shaped")
 logging.getLogger("holdfast").addHandler(logging.NullHandler())
 
 
-class Outcome(NamedTuple):
+class OperationResult(NamedTuple):
     """What an operation gives its caller, and the sessions that it added records to."""
 
     value: Any
@@ -39,13 +39,13 @@ class Outcome(NamedTuple):
         return self.more if self.session is None else (self.session, *self.more)
 
 
-Operation = Callable[[Sql], Awaitable[Outcome]]
+Operation = Callable[[Sql], Awaitable[OperationResult]]
 
 
-class Listener(ABC):
+class ChangeListener(ABC):
     """An ear for news: set whenever something may have been committed."""
 
-    async def __aenter__(self) -> Listener:
+    async def __aenter__(self) -> ChangeListener:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -60,7 +60,7 @@ class Listener(ABC):
         """Until something is heard, or it is time to look anyway."""
 
 
-class Engine(ABC):
+class Backend(ABC):
     """The part of a store that differs between databases, and the two writes that all calls are made of."""
 
     def __init__(self, rules: TokenRules, files: MirrorFiles | None):
@@ -84,7 +84,7 @@ class Engine(ABC):
         return await asyncio.to_thread(shape, found)
 
     @abstractmethod
-    def listen(self) -> Listener:
+    def listen(self) -> ChangeListener:
         """An ear for news; hears everything committed after this call."""
 
     @abstractmethod
@@ -95,16 +95,16 @@ class Engine(ABC):
     async def close(self) -> None:
         """Finish what was handed in and let go of everything."""
 
-    async def _write(self, commit: Commit) -> Written:
-        written: Written = await self.transact(self._writing(commit))
+    async def _write(self, commit: Commit) -> WriteResult:
+        written: WriteResult = await self.transact(self._writing(commit))
         return written
 
     def _writing(self, commit: Commit) -> Operation:
         prepared = prepare(commit, timestamps.now())
 
-        async def operation(sql: Sql) -> Outcome:
+        async def operation(sql: Sql) -> OperationResult:
             written = await writes.write(sql, commit, prepared, self._rules)
-            return Outcome(written, commit.session)
+            return OperationResult(written, commit.session)
 
         return operation
 
@@ -112,8 +112,8 @@ class Engine(ABC):
         commit = Commit(session, [change])
         prepared = prepare(commit, timestamps.now())
 
-        async def operation(sql: Sql) -> Outcome:
+        async def operation(sql: Sql) -> OperationResult:
             await writes.write(sql, commit, prepared, self._rules)
-            return Outcome(await reads.session(sql, session), session)
+            return OperationResult(await reads.session(sql, session), session)
 
         return rows.as_session(await self.transact(operation))

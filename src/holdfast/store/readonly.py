@@ -92,7 +92,7 @@ GLANCE_S = 0.01  # between looks at the version of a SQLite file, which cost nex
 LOOK_S = {"sqlite": 0.25, "postgres": 0.5}  # at the latest; a look at a server is dearer
 
 
-class Window:
+class StoreWatcher:
     """One store, read from outside while others write."""
 
     def __init__(self, home: Home, location: Location):
@@ -102,7 +102,7 @@ class Window:
         self._file: tuple[int, int] | None = None
         self._version: object = None
 
-    def __enter__(self) -> Window:
+    def __enter__(self) -> StoreWatcher:
         return self
 
     def __exit__(self, *_: object) -> None:

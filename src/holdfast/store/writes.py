@@ -21,10 +21,10 @@ from holdfast.store import reads
 from holdfast.store import rows as tables
 from holdfast.store.rows import Loaded
 from holdfast.store.sql import Row, Sql
-from holdfast.store.types import Dispatch, Replacing
+from holdfast.store.types import Dispatch, SessionReplacement
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What a commit came to."""
 
     seqs: range  # of the records it added
@@ -33,7 +33,7 @@ class Written(NamedTuple):
     view: View
 
 
-async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules) -> Written:
+async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules) -> WriteResult:
     """Add a commit to its session's log and move the views with it."""
     changes = prepared.changes
     loaded = None if changes else sql.recall(commit.session)
@@ -57,7 +57,9 @@ async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules)
     return await put(sql, commit, loaded, view, decision)
 
 
-async def put(sql: Sql, commit: Commit, loaded: Loaded | None, before: View, decision: Decision) -> Written:
+async def put(
+    sql: Sql, commit: Commit, loaded: Loaded | None, before: View, decision: Decision
+) -> WriteResult:
     """Write what was decided."""
     drafts, after, dropped, unchanged = decision
     session, task, spool = commit.session, commit.task, commit.spool
@@ -77,7 +79,7 @@ async def put(sql: Sql, commit: Commit, loaded: Loaded | None, before: View, dec
         await sql.many("add_log", rows)
         sql.note_origins(n, seq, drafts)
     sql.remember(session, Loaded(n, after) if _is_plain(drafts) else None)
-    return Written(range(seq + 1, seq + 1 + len(drafts)), dropped, unchanged, after)
+    return WriteResult(range(seq + 1, seq + 1 + len(drafts)), dropped, unchanged, after)
 
 
 def _is_plain(drafts: Sequence[Draft]) -> bool:
@@ -320,7 +322,7 @@ async def _try_out(sql: Sql, commit: Commit, replaced: str, rules: TokenRules) -
     decide(View(), commit, prepare(commit, now), (), holder, rules, now)
 
 
-async def _retire(sql: Sql, old: Replacing, session: str, task: str, rules: TokenRules) -> None:
+async def _retire(sql: Sql, old: SessionReplacement, session: str, task: str, rules: TokenRules) -> None:
     archive = Commit(old.session, [c.Archive(by=old.by, reason=old.reason)])
     prepared = prepare(archive, timestamps.now())
     if old.moved is not None:

@@ -1,4 +1,4 @@
-"""Our copies of one native session, whatever it consists of: files, and rows of a database."""
+"""What do Holdfast's backups of one native session hold? Its files, and its rows of a shared database."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from holdfast import errors
 from holdfast.transcripts import file_backups, row_backups
 from holdfast.transcripts.file_backups import Change, FileBackups, FileCopy
 from holdfast.transcripts.reader import SessionRef, TranscriptReader
-from holdfast.transcripts.row_backups import RowBackup, RowComparison, SessionRows, put_back
+from holdfast.transcripts.row_backups import RowBackup, RowComparison, restore_rows
+from holdfast.transcripts.session_rows import SessionRows
 
 log = logging.getLogger(__name__)
 
 
 class BackupDifference(NamedTuple):
-    """How one file or database compares with our copy of what is the session's in it."""
+    """How one file or database compares with our backup of it."""
 
     path: str
     copy: str
     change: Change
-    rows: int | None = None  # of a database: how many rows are to be put back
+    rows: int | None = None  # for a database: how many rows `restore` inserts
 
 
 class TranscriptBackup:
-    """The copies of one native session."""
+    """The backups of one native session."""
 
     def __init__(self, folder: str, native_id: str, reader: TranscriptReader):
         self.reader = reader
@@ -34,49 +35,52 @@ class TranscriptBackup:
         self._folder = folder
         self._files = FileBackups(folder)
 
-    def take(self, ref: SessionRef, *, level: bool = False) -> int:
-        """Copy what is new; how many bytes that were. `level`: our log has all that it tells."""
-        copied = self._files.take(self.reader.files(ref), level=level)
+    def update(self, ref: SessionRef, *, level: bool = False) -> int:
+        """Copy what is new; return the number of bytes. `level`: our log already holds all of its content."""
+        copied = self._files.update(self.reader.files(ref), level=level)
         if (database := self.reader.database(ref)) is not None:
             rows = self.reader.session_rows(database, self._native_id)
             try:
-                copied += RowBackup.of(self._folder, database).take(rows)
+                copied += RowBackup.of(self._folder, database).update(rows)
             except (errors.StoreUnreadable, errors.StoreBusy, FileNotFoundError) as problem:
-                log.warning("no rows of %s were copied: %s", self._native_id, problem)  # that stops no run
+                log.warning("cannot back up the rows of %s: %s", self._native_id, problem)  # not fatal
         return copied
 
     def is_level(self, ref: SessionRef) -> bool:
-        """Whether our log has all that it tells, without reading it; of a database that is not known."""
+        """Whether our log holds all of its content, without reading it. False for a database: unknown."""
         if self.reader.database(ref) is not None:
             return False
         return self._files.is_level(self.reader.files(ref))
 
     def exists(self) -> bool:
-        """Whether there is any copy."""
-        return bool(self._files.known() or row_backups.known(self._folder))
+        """Whether any backup exists."""
+        return bool(self._files.known() or row_backups.row_backups_in(self._folder))
 
     def differences(self) -> list[BackupDifference]:
-        """How all that was copied compares with its copy; StoreUnreadable if a database cannot be read."""
-        found = [
+        """Compare everything that was backed up. Raises StoreUnreadable if a database cannot be read."""
+        differences = [
             BackupDifference(known.original, known.copy, change) for known, change in self._files.changes()
         ]
         for copy, share in self._rows():
-            change, gone = _compared(copy, share)
-            found.append(BackupDifference(copy.database, copy.path, change, len(gone)))
-        return found
+            change, missing = _compared(copy, share)
+            differences.append(BackupDifference(copy.database, copy.path, change, len(missing)))
+        return differences
 
     def restore(self, what: BackupDifference, at: str) -> str | None:
-        """Put it back; what lay there is kept, and where is given back. Rows replace nothing."""
+        """Restore one backup. A replaced file is kept, and its new path is returned. Rows replace nothing."""
         if what.rows is None:
             return file_backups.restore(FileCopy(what.path, what.copy), at)
         for copy, share in self._rows():
             if copy.path == what.copy:
-                put_back(share, copy.rows(_compared(copy, share).gone))
+                restore_rows(share, copy.rows(_compared(copy, share).missing))
         return None
 
     def _rows(self) -> list[tuple[RowBackup, SessionRows]]:
         rows_in = self.reader.session_rows
-        return [(copy, rows_in(copy.database, self._native_id)) for copy in row_backups.known(self._folder)]
+        return [
+            (copy, rows_in(copy.database, self._native_id))
+            for copy in row_backups.row_backups_in(self._folder)
+        ]
 
 
 def _compared(copy: RowBackup, share: SessionRows) -> RowComparison:
@@ -85,5 +89,5 @@ def _compared(copy: RowBackup, share: SessionRows) -> RowComparison:
     except FileNotFoundError:
         return RowComparison("missing", [])
     except (apsw.Error, OSError) as problem:
-        said = " ".join(str(problem).split())
-        raise errors.StoreUnreadable(f"{share.database} cannot be read: {said}") from problem
+        reason = " ".join(str(problem).split())
+        raise errors.StoreUnreadable(f"{share.database} cannot be read: {reason}") from problem

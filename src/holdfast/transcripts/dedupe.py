@@ -1,4 +1,4 @@
-"""Which events of an agent's own history a log does not have yet: values in, values out."""
+"""Which events of an agent's own history does our log not have yet? Pure functions on values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from holdfast.model.event import Event, NewEvent, Origin
 from holdfast.model.json_codec import text
 
-MAX_COMPARED = 32 * 1024 * 1024  # characters of a block in parts that is put together to be compared
-REPLAY_MARKER = "replayed"  # the code of the notice behind what was replayed
+MAX_COMPARED = 32 * 1024 * 1024  # characters; a longer block in parts is not joined for comparison
+REPLAY_MARKER = "replayed"  # the code of the notice that ends a replay
 
 Wording = Callable[[str, dict[str, Any]], tuple[str, ...] | None]
 
-# What says the same in a stream and in a store; times, durations and the agent's marks differ.
+# Fields with equal content in a stream and in a store. Times, durations and the agent's marks differ.
 _SAME = {
     "user": ("text",),
     "assistant": ("text",),
@@ -31,22 +31,23 @@ _SAME = {
 
 
 class KnownEvents:
-    """What a log has, as far as it matters for meeting the same things again."""
+    """What a log holds, indexed to recognize the same events in a store."""
 
-    def __init__(self, said: Wording | None = None) -> None:
-        """`said` tells what an event says where a stream and a store of one agent word it differently."""
-        self._wording = said
-        self._origins: dict[Origin, bytes | None] = {}  # what each says; None once it was met
-        self._begun: dict[bytes, deque[str]] = {}  # calls of the log that none of the past has met
+    def __init__(self, wording: Wording | None = None) -> None:
+        """`wording` returns a comparison key where an agent's stream and store word an event differently."""
+        self._wording = wording
+        self._origins: dict[Origin, bytes | None] = {}  # comparison key by origin; None once it is matched
+        self._begun: dict[bytes, deque[str]] = {}  # calls of the log that no stored call has matched
         self._ended: set[str] = set()  # calls of the log that have a summary
-        self._parts: list[str] = []  # of the block that is being taken in
-        self._halves: list[tuple[str, str]] = []  # what the log has of blocks that were cut off, by kind
-        self._names: dict[str, str | None] = {}  # calls of the past by their name in the log; None: not there
-        self.unmarked = False  # replayed events stand at its end without their border
-        self._said: Counter[bytes] = Counter()  # events by what they say, of those without a meeting origin
+        self._parts: list[str] = []  # texts of the block that is being added
+        self._halves: list[tuple[str, str]] = []  # truncated blocks of the log: kind and text
+        # stored call id -> call id in the log; None: the log lacks the call
+        self._names: dict[str, str | None] = {}
+        self.unmarked = False  # the log ends with replayed events but without their marker
+        self._said: Counter[bytes] = Counter()  # events without a matched origin, counted by comparison key
 
     def add(self, event: Event | NewEvent) -> None:
-        """Take in one record of the log."""
+        """Add one record of the log."""
         if event.kind not in _SAME:
             return
         if event.kind == "notice" and event.body.get("code") == REPLAY_MARKER:
@@ -69,22 +70,22 @@ class KnownEvents:
             self._ended.add(str(event.body.get("call")))
 
     def _add_part(self, event: Event | NewEvent) -> None:
-        """One part of a block that was too long for one record; a store has the block whole."""
+        """Add one part of a block that was too long for one record. A store holds the block whole."""
         if event.origin is not None:
             self._origins[event.origin] = None
         text = str(event.body.get("text"))
         self._parts = [text] if event.body["part"] == 1 else [*self._parts, text]
         if sum(map(len, self._parts)) > MAX_COMPARED:
-            self._parts = []  # such a block meets the store's by its origin or not at all
+            self._parts = []  # too long to compare: only an origin can match this block
         elif not event.body.get("more") and self._parts:
             self._said[self._digest(event.kind, {"text": "".join(self._parts)})] += 1
 
     def missing(self, past: Iterable[NewEvent]) -> Iterator[NewEvent]:
-        """Those of the past that the log lacks, in order; each record of the log meets one at most."""
+        """Yield the stored events that the log lacks, in order. Each log record matches at most one."""
         for event in past:
             call = str(event.body.get("call"))
             if event.kind == "tool_summary" and call in self._names:
-                # How a store words an end may differ: it is told by the call that it ends.
+                # Stores word results differently, so a summary is matched by the call that it ends.
                 name = self._names[call]
                 if name in self._ended:
                     continue
@@ -109,7 +110,7 @@ class KnownEvents:
         return met or self._is_half(event)
 
     def _is_half(self, event: NewEvent) -> bool:
-        """Whether the log has at least so much of a block that was cut off."""
+        """Whether the log holds at least this much of a truncated block."""
         text = str(_plain(event.body.get("text")))
         for half in self._halves:
             if text and half[0] == event.kind and half[1].startswith(text):
@@ -118,7 +119,7 @@ class KnownEvents:
         return False
 
     def _name(self, call: str, digest: bytes | None) -> str:
-        """What the log calls a call of the past that it has."""
+        """The id that the log uses for a stored call that it has."""
         same = self._begun.get(digest, deque()) if digest is not None else deque()
         if call in same:
             same.remove(call)
@@ -127,11 +128,20 @@ class KnownEvents:
         return call
 
     def _digest(self, kind: str, body: dict[str, Any]) -> bytes:
-        told = self._wording(kind, body) if self._wording is not None else None
-        said = list(told) if told is not None else [kind, *[_plain(body.get(name)) for name in _SAME[kind]]]
-        return blake2b(text(said).encode(), digest_size=16).digest()
+        own = self._wording(kind, body) if self._wording is not None else None
+        key = (
+            list(own)
+            if own is not None
+            else [kind, *[_plain(body.get(name)) for name in _fields(kind, body)]]
+        )
+        return blake2b(text(key).encode(), digest_size=16).digest()
+
+
+def _fields(kind: str, body: dict[str, Any]) -> tuple[str, ...]:
+    # Holdfast words this notice itself, and a log may hold the wording of an earlier version.
+    return ("code",) if kind == "notice" and body.get("code") == "compacted" else _SAME[kind]
 
 
 def _plain(value: Any) -> Any:
-    """Text without the white space at its ends, which streams and stores treat differently."""
+    """Text without surrounding white space, which streams and stores treat differently."""
     return value.strip() if isinstance(value, str) else value

@@ -1,8 +1,7 @@
-"""Copies of the agents' own transcripts: only what is new is copied, and nothing copied is ever lost.
+"""How are agents' transcript files backed up? Only new bytes are copied, and no copied byte is ever lost.
 
-`native/<agent>/<native id>/` holds a folder of files named as they lie below the agent's root, and
-`places.json`, which says where each of them was. A transcript that was cut or rewritten since the last
-copy does not replace it: the older one is kept beside it under a number.
+`native/<agent>/<native id>/` holds the copies, and `places.json` says where each original is. If a transcript
+was cut or rewritten since the last backup, the older copy is kept under a numbered name.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ _PIECE = 1 << 20
 
 
 class FileCopy(NamedTuple):
-    """One file of a native session and the copy that we have of it."""
+    """One file of a native session and our copy of it."""
 
     original: str
     copy: str
 
 
 class _CopyRecord(msgspec.Struct, frozen=True):
-    """How one original is kept."""
+    """Where the copy of one original is."""
 
     copy: str
-    level: int | None = None  # the size up to which our log has what it tells
+    level: int | None = None  # the size up to which our log holds the content
 
 
 class FileBackups:
-    """The copies of one native session."""
+    """The file backups of one native session."""
 
     def __init__(self, folder: str):
         self.folder = folder
@@ -48,37 +47,37 @@ class FileBackups:
         self._places = self._read()
 
     def known(self) -> list[FileCopy]:
-        """What was copied, and from where."""
+        """The files that were copied and where they came from."""
         return [FileCopy(original, self._at(entry)) for original, entry in self._places.items()]
 
-    def take(self, files: Iterable[str], *, level: bool = False) -> int:
-        """Copy what is new of these files; how many bytes that were.
+    def update(self, files: Iterable[str], *, level: bool = False) -> int:
+        """Copy the new bytes of these files and return their number.
 
-        `level`: our log has all that they tell, so that a later look need not read them again.
+        `level`: our log already holds all of their content, so a later check does not read them again.
         """
         durable_io.make_folder(self.folder)
         copied = 0
-        with _alone(self.folder):  # the worker of the last task may still be at it when the next one begins
+        with _exclusive(self.folder):  # the worker of the last task may still copy when the next task starts
             self._places = self._read()
             for original in files:
                 entry = self._places.get(original) or _CopyRecord(self._free_name(original))
-                with suppress(FileNotFoundError):  # it went between the listing and now
-                    copied += _take(original, self._at(entry))
-                    told = os.path.getsize(self._at(entry)) if level else entry.level
-                    self._places[original] = _CopyRecord(entry.copy, told)
+                with suppress(FileNotFoundError):  # deleted since it was listed
+                    copied += _copy_new(original, self._at(entry))
+                    size = os.path.getsize(self._at(entry)) if level else entry.level
+                    self._places[original] = _CopyRecord(entry.copy, size)
             self._write()
         return copied
 
     def is_level(self, files: Iterable[str]) -> bool:
-        """Whether our log has all that these files tell; False if there are none."""
-        found = [(path, self._places.get(path)) for path in files]
-        return bool(found) and all(
+        """Whether our log holds all content of these files; False if there are none."""
+        entries = [(path, self._places.get(path)) for path in files]
+        return bool(entries) and all(
             entry is not None and entry.level is not None and _size(path) == entry.level
-            for path, entry in found
+            for path, entry in entries
         )
 
     def changes(self) -> list[tuple[FileCopy, Change]]:
-        """How each original compares with its copy."""
+        """Compare each original with its copy."""
         return [(known, compare(known.original, known.copy)) for known in self.known()]
 
     def _read(self) -> dict[str, _CopyRecord]:
@@ -105,8 +104,8 @@ class FileBackups:
 
 
 @contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """No other process copies into that folder meanwhile."""
+def _exclusive(folder: str) -> Iterator[None]:
+    """Keep other processes from copying into this folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -116,32 +115,32 @@ def _alone(folder: str) -> Iterator[None]:
 
 
 def compare(original: str, copy: str) -> Change:
-    """What became of an original since it was copied."""
+    """How an original changed since it was copied."""
     if not os.path.exists(copy):
         return "new"
     if not os.path.exists(original):
         return "missing"
     size, copied = os.path.getsize(original), os.path.getsize(copy)
     if size < copied:
-        return "shrunk" if _begins_alike(original, copy, size) else "rewritten"
-    if not _begins_alike(original, copy, copied):
+        return "shrunk" if _starts_alike(original, copy, size) else "rewritten"
+    if not _starts_alike(original, copy, copied):
         return "rewritten"
     return "same" if size == copied else "grown"
 
 
 def restore(known: FileCopy, at: str) -> str | None:
-    """Put a copy back where its original was; what lay there is kept beside it, under the name given back."""
-    kept = None
+    """Restore a copy to its original path. An existing file is moved aside, and its new path is returned."""
+    moved = None
     if os.path.exists(known.original):
-        kept = f"{known.original}.replaced-{at.replace(':', '')}"
-        durable_io.move(known.original, kept)
+        moved = f"{known.original}.replaced-{at.replace(':', '')}"
+        durable_io.move(known.original, moved)
     durable_io.make_folder(os.path.dirname(known.original))
     with open(known.copy, "rb") as file:
         durable_io.create(known.original, iter(lambda: file.read(_PIECE), b""))
-    return kept
+    return moved
 
 
-def _take(original: str, copy: str) -> int:
+def _copy_new(original: str, copy: str) -> int:
     change = compare(original, copy)
     if change == "same" or change == "missing":
         return 0
@@ -159,7 +158,7 @@ def _take(original: str, copy: str) -> int:
 
 
 def _append(original: str, copy: str) -> int:
-    """What was added behind the end of the copy; a crash leaves a shorter copy, never a wrong one."""
+    """Append what the original has after the copy's end. A crash leaves a shorter copy, not a wrong one."""
     with open(original, "rb") as source, open(copy, "ab", opener=durable_io.private) as target:
         before = target.tell()
         source.seek(before)
@@ -169,7 +168,7 @@ def _append(original: str, copy: str) -> int:
         return target.tell() - before
 
 
-def _begins_alike(one: str, other: str, length: int) -> bool:
+def _starts_alike(one: str, other: str, length: int) -> bool:
     with open(one, "rb") as left, open(other, "rb") as right:
         while length > 0:
             piece = min(_PIECE, length)

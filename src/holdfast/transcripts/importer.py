@@ -1,4 +1,4 @@
-"""Bringing an agent's own history into our log: replayed, in order, and never twice."""
+"""How does an agent's own history get into our log? As replayed events, in order and never twice."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from holdfast.model.changes import Create, SeeToken
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import Task
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 from holdfast.transcripts.dedupe import REPLAY_MARKER, KnownEvents
 from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
-BATCH = 1000  # entries a commit
+BATCH = 1000  # entries per commit
 
 
 class TranscriptImport(NamedTuple):
-    """What came of one native session."""
+    """The result of importing one native session."""
 
     session: str
-    new: bool  # whether it was not here before
-    events: int  # added
+    new: bool  # the session did not exist before
+    events: int  # number of events added
 
 
-Came = TranscriptImport | errors.HoldfastError | OSError
+ImportOutcome = TranscriptImport | errors.HoldfastError | OSError
 
 
-async def adopt_all(
+async def import_sessions(
     store: Store,
     reader: TranscriptReader,
-    places: Sequence[SessionRef],
+    refs: Sequence[SessionRef],
     *,
     host: str,
     protocol: Callable[[SessionRef], str | None],
     check_id: Callable[[SessionRef], None],
-) -> list[Came]:
-    """A session of ours for each native one: made if there is none, and given what it lacks.
+) -> list[ImportOutcome]:
+    """Import each native session: create a session for it, or add the events that ours lacks.
 
     `check_id` refuses a session whose id its agent cannot have.
 
-    The ends of all of them go to the store together, after the last was read. One that cannot be taken
-    does not stop the rest.
+    The last commit of every session is sent to the store in one batch at the end. A session that fails does
+    not stop the others.
     """
-    came: list[Came] = []
+    came: list[ImportOutcome] = []
     ends: dict[int, Commit] = {}
 
     async def settle() -> None:
@@ -56,12 +56,12 @@ async def adopt_all(
                 came[number] = answer
         ends.clear()
 
-    for ref in places:
-        if any(places[number].native_id == ref.native_id for number in ends):
-            await settle()  # this one must find what that one makes
+    for ref in refs:
+        if any(refs[number].native_id == ref.native_id for number in ends):
+            await settle()  # this one must find the session that the earlier one creates
         try:
             check_id(ref)
-            adopted, end = await _adopt(store, reader, ref, host, protocol(ref))
+            adopted, end = await _import_session(store, reader, ref, host, protocol(ref))
         except (errors.Refused, errors.BadInput, errors.StoreUnreadable, OSError) as problem:
             came.append(problem)
             continue
@@ -72,10 +72,10 @@ async def adopt_all(
     return came
 
 
-async def _adopt(
+async def _import_session(
     store: Store, reader: TranscriptReader, ref: SessionRef, host: str, protocol: str | None
 ) -> tuple[TranscriptImport, Commit]:
-    """What comes of one, and the commit that is left to do."""
+    """Import one session; return the result and the commit that is still to do."""
     known = await store.sessions_of_token(ref.agent, ref.native_id)
     if known:
         count, end = await _replay(store, Commit(known[0]), reader, ref)
@@ -90,22 +90,22 @@ async def _adopt(
         metadata={"imported_from": ref.path},
     )
     token = SeeToken(agent=ref.agent, native_id=ref.native_id, protocol=protocol, seen_in="import")
-    # The token is in the first commit: after a crash the part that is here is found by it, and completed.
+    # The token is in the first commit, so a later import finds a partial one after a crash and completes it.
     first = Commit(session, [created, token])
-    count, end = await put_replayed(store, first, reader.events(ref), border(ref))
+    count, end = await append_replayed(store, first, reader.events(ref), replay_marker(ref))
     return TranscriptImport(session, True, count), end
 
 
 async def replay(
     store: Store, task: Task, known: KnownEvents, events: Iterable[NewEvent], ref: SessionRef
 ) -> int:
-    """Put what the log of a task's session lacks of its past behind what it has, and mark the border.
+    """Append the stored events that the log of a task's session lacks, and mark where they end.
 
-    Events are marked as replayed, so that nothing follows from them. `known` is what the log has, and
-    `events` what it lacks: again, or after a crash between, that is only what is still missing.
+    The events are marked as replayed, so nothing acts on them. `known` is what the log has, `events` what it
+    lacks. After a crash the same call adds only what is still missing.
     """
     first = Commit(task.session, (), task.id, task.generation)
-    count, end = await put_replayed(store, first, events, border(ref), known.unmarked)
+    count, end = await append_replayed(store, first, events, replay_marker(ref), known.unmarked)
     if end.entries:
         await store.commit(end)
     return count
@@ -114,17 +114,19 @@ async def replay(
 async def _replay(
     store: Store, first: Commit, reader: TranscriptReader, ref: SessionRef
 ) -> tuple[int, Commit]:
-    known = await past_of(store, first.session, reader)
+    known = await load_known_events(store, first.session, reader)
     missing = known.missing(reader.events(ref))
-    return await put_replayed(store, first, missing, border(ref), known.unmarked)
+    return await append_replayed(store, first, missing, replay_marker(ref), known.unmarked)
 
 
-async def put_replayed(
+async def append_replayed(
     store: Store, first: Commit, events: Iterable[NewEvent], end: NewEvent, unmarked: bool = False
 ) -> tuple[int, Commit]:
-    """Add events behind what the first commit has: how many, and the last commit, which is left to do.
+    """Append events after the entries of the first commit.
 
-    `end` marks where they end; `unmarked`: it is needed even if there are none.
+    Return their number and the last commit, still to do.
+
+    `end` is the marker after them; `unmarked`: it is needed even without new events.
     """
     entries, count = list(first.entries), 0
     for event in events:
@@ -138,15 +140,17 @@ async def put_replayed(
     return count, replace(first, entries=entries)
 
 
-def border(ref: SessionRef) -> NewEvent:
-    """The notice behind what was replayed."""
+def replay_marker(ref: SessionRef) -> NewEvent:
+    """The notice after replayed events."""
     text = f"Replayed from session {ref.native_id}"
     body = {"text": text, "code": REPLAY_MARKER, "native_id": ref.native_id, "path": ref.path}
     return NewEvent("notice", body, replayed=True)
 
 
-async def past_of(store: Store, session: str, reader: TranscriptReader | None = None) -> KnownEvents:
-    """What the log of a session has, to be met by what its agent's store has."""
+async def load_known_events(
+    store: Store, session: str, reader: TranscriptReader | None = None
+) -> KnownEvents:
+    """Load what a session's log holds, to compare it with the agent's store."""
     known = KnownEvents(reader.wording if reader is not None else None)
     after = 0
     while page := await store.events(session, after=after):

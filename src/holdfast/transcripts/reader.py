@@ -18,7 +18,7 @@ from holdfast.model.session import Worktree
 from holdfast.process import open_files
 
 if TYPE_CHECKING:
-    from holdfast.transcripts.row_backups import SessionRows
+    from holdfast.transcripts.session_rows import SessionRows
 
 # Problems of a last turn that ended, only not well. Nothing is lost and nothing runs twice on a resume.
 HARMLESS = frozenset({"ended_in_api_error", "interrupted_on_purpose", "unknown_outcome"})

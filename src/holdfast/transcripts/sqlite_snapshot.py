@@ -1,9 +1,9 @@
-"""The one way to open another tool's SQLite database: a private copy of it, one consistent state.
+"""How is another tool's SQLite database read? From a private copy of one consistent state.
 
-No lock is taken and nothing beside the original is made or changed, although its owner may commit and
-checkpoint meanwhile. What makes a copy consistent: the database file was the same before the `-wal` was
-copied and after, and the `-wal` was not begun anew. Frames appended meanwhile do no harm: SQLite believes
-a WAL up to its last whole commit.
+No lock is taken, and nothing beside the original is created or changed, although its owner may commit and
+checkpoint meanwhile. A copy is consistent if the database file was the same before and after the `-wal` was
+copied, and the `-wal` was not restarted. Frames appended meanwhile do no harm: SQLite reads a WAL up to its
+last whole commit.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ import apsw
 from holdfast import errors
 
 PREFIX = "holdfast-copy-"
-YOUNG_S = 60.0  # a folder this new may be one that is not locked yet
+YOUNG_S = 60.0  # a younger folder may not be locked yet
 
 
 @contextmanager
 def folder() -> Iterator[str]:
-    """A new folder for us alone; those of makers that are gone are taken away."""
+    """A new private folder. Folders of processes that no longer exist are removed."""
     base = tempfile.gettempdir()
     _sweep(base)
-    made = tempfile.mkdtemp(prefix=PREFIX, dir=base)
+    path = tempfile.mkdtemp(prefix=PREFIX, dir=base)
     try:
-        held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
-            yield made
+            yield path
         finally:
             os.close(held)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _sweep(base: str) -> None:
     with suppress(OSError), os.scandir(base) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX):
-                with suppress(OSError):  # somebody else's, gone meanwhile, or still held
+                with suppress(OSError):  # not ours, already removed, or still locked
                     _remove(entry.path)
 
 
@@ -65,12 +65,12 @@ def _remove(path: str) -> None:
         os.close(held)
 
 
-# --- The one way to open another tool's SQLite database: a private copy of it, one consistent state.
+# --- The snapshot
 
 TRIES = 60
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.25
-DB_HEADER, WAL_HEADER = 100, 32  # bytes; the change counter is in the one, the salts in the other
-TICK_NS = 20_000_000  # a write within one kernel tick (at most 10 ms) of the last may leave mtime as it was
+DB_HEADER, WAL_HEADER = 100, 32  # bytes; the first holds the change counter, the second the salts
+TICK_NS = 20_000_000  # a write within one kernel tick (at most 10 ms) of the last may not change mtime
 BLOCK = 1 << 20
 
 _NO_ATIME = getattr(os, "O_NOATIME", 0)
@@ -79,11 +79,12 @@ _FICLONE = 0x40049409
 
 @contextmanager
 def snapshot(path: str) -> Iterator[str]:
-    """The path of a copy that lives as long as the context; StoreBusy if the original is never at rest.
+    """The path of a copy that exists as long as the context. Raises StoreBusy if the original keeps changing.
 
-    OSError as from `open` if there is no such file, or it may not be read.
+    Raises OSError like `open` if the file does not exist or cannot be read.
     """
-    source = os.path.realpath(path)  # SQLite keeps -wal and -journal beside the file itself, not a link
+    # SQLite keeps -wal and -journal beside the file itself, not beside a link
+    source = os.path.realpath(path)
     with scratch_folder() as folder:
         copy = os.path.join(folder, os.path.basename(source))
         pause = FIRST_PAUSE_S
@@ -93,12 +94,14 @@ def snapshot(path: str) -> Iterator[str]:
             time.sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE_S)
         else:
-            raise errors.StoreBusy(f"{path} is being written all the time; no quiet moment to copy it in")
+            raise errors.StoreBusy(
+                f"{path} is being written all the time; there is no quiet moment to copy it"
+            )
         yield copy
 
 
 class SqliteSnapshot:
-    """A snapshot that lives as long as somebody holds this."""
+    """A snapshot that exists as long as this object."""
 
     def __init__(self, source: str):
         self.seen = _signature(source)
@@ -108,38 +111,38 @@ class SqliteSnapshot:
 
 
 class SnapshotCache:
-    """The last snapshot, given again while its original is the same: reading many sessions copies once."""
+    """The last snapshot, reused while its original is unchanged: reading many sessions copies once."""
 
     def __init__(self) -> None:
         self._last: tuple[str, SqliteSnapshot] | None = None
 
     def copy(self, source: str) -> SqliteSnapshot:
-        """A snapshot of that database as it is now; errors as `snapshot` has them."""
+        """A snapshot of that database as it is now. Raises the errors of `snapshot`."""
         last = self._last
         if last is not None and last[0] == source and last[1].seen == _signature(source):
             return last[1]
         self._last = None
-        made = SqliteSnapshot(source)
-        self._last = (source, made)
-        return made
+        snapshot = SqliteSnapshot(source)
+        self._last = (source, snapshot)
+        return snapshot
 
 
 def _signature(source: str) -> list[tuple[int, int, int]]:
-    found = []
+    parts = []
     for ending in ("", "-journal", "-wal"):
         try:
             what = os.stat(os.path.realpath(source) + ending)
         except OSError:
-            found.append((0, 0, 0))
+            parts.append((0, 0, 0))
         else:
-            found.append((what.st_ino, what.st_size, what.st_mtime_ns))
-    return found
+            parts.append((what.st_ino, what.st_size, what.st_mtime_ns))
+    return parts
 
 
 def open_copy(copy: str) -> apsw.Connection:
-    """A connection to a snapshot that cannot change what it shows; apsw.Error if it is no database.
+    """Open a snapshot so that its content cannot change. Raises apsw.Error if it is not a database.
 
-    Opened for writing, because only a writer may roll back a hot journal. TEXT that is not UTF-8 makes
+    It is opened for writing, because only a writer may roll back a hot journal. TEXT that is not UTF-8 makes
     apsw raise UnicodeDecodeError: select `cast(x as blob)` where that matters.
     """
     db = apsw.Connection(copy, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -157,7 +160,7 @@ def open_copy(copy: str) -> apsw.Connection:
 
 
 def quick_check(db: apsw.Connection, most: int = 20) -> list[str]:
-    """What SQLite says against the file, at most so many sentences; none if it is sound."""
+    """What SQLite's quick check reports, up to a limit; empty if the file is sound."""
     try:
         rows = [str(row[0]) for row in db.execute(f"pragma quick_check({int(most)})")]
     except (apsw.Error, UnicodeDecodeError) as problem:
@@ -166,20 +169,20 @@ def quick_check(db: apsw.Connection, most: int = 20) -> list[str]:
 
 
 def is_at_rest(path: str) -> bool:
-    """Whether the one file is all there is of a database: nothing in a `-wal`, no journal."""
+    """Whether one file holds the whole database: the `-wal` is empty and there is no journal."""
     beside = (path + ending for ending in ("-wal", "-journal"))
     return not any(os.path.exists(name) and os.path.getsize(name) for name in beside)
 
 
 def open_at_rest(path: str) -> apsw.Connection:
-    """A connection to a database at rest, where it is: no lock is taken, so nobody may write meanwhile."""
+    """Open a database at rest in its place. No lock is taken, so nobody may write meanwhile."""
     name = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     return apsw.Connection(f"file:{name}?immutable=1&mode=ro", flags=flags)
 
 
 def _copy_once(source: str, copy: str) -> bool:
-    """Copy the database and what belongs to it; False if it may not be one state."""
+    """Copy the database and its side files; False if the copy may mix two states."""
     for ending in ("", "-journal", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             os.unlink(copy + ending)
@@ -190,7 +193,7 @@ def _copy_once(source: str, copy: str) -> bool:
         wal = stack.enter_context(_OriginalFile(source + "-wal", may_miss=True))
         before = (db.mark(DB_HEADER), journal.mark(0))
         wal_before = wal.head(WAL_HEADER)
-        # The order matters: the database is the same on both sides of the copy of its journal and WAL.
+        # The order matters: the database must be the same before and after its journal and WAL are copied.
         whole = db.copy(copy) and journal.copy(copy + "-journal") and wal.copy(copy + "-wal")
         racy = [file for file in (db, journal) if file.changed_since(began)]
         same = all(file.equals(file.copied_to) for file in racy)
@@ -204,7 +207,7 @@ def _copy_once(source: str, copy: str) -> bool:
 
 
 class _OriginalFile:
-    """One open file of the original, or none where none need be."""
+    """One open file of the original, or none if the file is optional."""
 
     def __init__(self, path: str, may_miss: bool = False):
         self.path = path
@@ -219,7 +222,7 @@ class _OriginalFile:
             os.close(self._fd)
 
     def mark(self, header: int) -> tuple[object, ...]:
-        """What changes with the content, as far as a stat and the first bytes show it."""
+        """A value that changes with the content, as far as stat and the first bytes show."""
         if self._fd is None:
             return ()
         what = os.fstat(self._fd)
@@ -229,13 +232,13 @@ class _OriginalFile:
         return None if self._fd is None else os.pread(self._fd, size, 0)
 
     def changed_since(self, moment: int) -> bool:
-        """Whether it changed after that or shortly before: a further change may not show in its mtime."""
+        """Whether it changed after that time or shortly before, when mtime may not show a further change."""
         if self._fd is None:
             return False
         return os.fstat(self._fd).st_mtime_ns > moment - TICK_NS
 
     def still_there(self) -> bool:
-        """Whether the name still means this file (or still none)."""
+        """Whether the name still refers to this file (or still to none)."""
         try:
             now = os.stat(self.path)
         except FileNotFoundError:
@@ -246,7 +249,7 @@ class _OriginalFile:
         return (now.st_dev, now.st_ino) == (mine.st_dev, mine.st_ino)
 
     def copy(self, target: str) -> bool:
-        """Copy as much as there is now; False if less came."""
+        """Copy what is there now; False if the file became shorter."""
         self.copied_to = target
         if self._fd is None:
             return True
@@ -256,13 +259,15 @@ class _OriginalFile:
         except OSError as problem:
             if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 folder = os.path.dirname(target)
-                raise errors.DiskFull(f"no room is left in {folder} for a copy of {self.path}") from problem
+                raise errors.DiskFull(
+                    f"there is no space left in {folder} for a copy of {self.path}"
+                ) from problem
             raise
         finally:
             os.close(to)
 
     def equals(self, copy: str) -> bool:
-        """Whether the content is what was copied, byte for byte."""
+        """Whether the content equals the copy, byte for byte."""
         if self._fd is None:
             return True
         with open(copy, "rb") as file:
@@ -277,7 +282,7 @@ class _OriginalFile:
 
 
 def _open(path: str, may_miss: bool) -> int | None:
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a fifo by that name must not hold us
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a fifo with that name must not block us
     try:
         try:
             fd = os.open(path, flags | _NO_ATIME)
@@ -294,14 +299,14 @@ def _open(path: str, may_miss: bool) -> int | None:
 
 
 def copy_bytes(source: int, to: int) -> bool:
-    """The bytes of one file into an empty one: as shared blocks if that can be, else copied by the kernel."""
+    """Copy one file into an empty one: with shared blocks if possible, else inside the kernel."""
     size = os.fstat(source).st_size
     if size == 0:
         return True
     if sys.platform == "linux":
         import fcntl
 
-        with suppress(OSError):  # another file system, or one that shares no blocks
+        with suppress(OSError):  # another file system, or one without shared blocks
             fcntl.ioctl(to, _FICLONE, source)
             return True
     done = _in_kernel(source, to, size)
@@ -317,7 +322,7 @@ def copy_bytes(source: int, to: int) -> bool:
 
 
 def _in_kernel(source: int, to: int, size: int) -> int:
-    """How many bytes `copy_file_range` copied, from the first on."""
+    """How many bytes `copy_file_range` copied."""
     done = 0
     if sys.platform == "linux":
         try:

@@ -40,7 +40,7 @@ class ParrotReader(TranscriptReader):
             if event.kind == "user":
                 list(turns.prompt())
             else:
-                turns.spoke()
+                turns.add_text()
                 turns.now.ended = COMPLETE
         list(turns.close())
         return self.inspection(ref, turns.problems(), turns=turns.count, last_complete=turns.last_complete)

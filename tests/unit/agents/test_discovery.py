@@ -102,7 +102,7 @@ def test_a_config_that_names_nothing_is_refused(settings: dict[str, object], put
 
 
 def _npm_codex(put: Callable[..., str], native: bool = True) -> tuple[str, str]:
-    here = npm.system()
+    here = npm.npm_platform()
     folder = f"lib/node_modules/@openai/codex-{here}/vendor/{codex._TARGETS[here]}/bin/codex"
     script = put("lib/node_modules/@openai/codex/bin/codex.js", "#!/usr/bin/env node\n")
     program = put(folder) if native else ""
@@ -122,7 +122,7 @@ def test_codexs_wrapper_is_never_what_is_run(put: Callable[..., str]) -> None:
 def test_a_wrapper_without_its_program_is_no_codex(put: Callable[..., str]) -> None:
     link, _ = _npm_codex(put, native=False)
     assert discovery.find(codex.AGENT, {}, _env(link)) is None
-    with pytest.raises(BadInput, match="not there"):
+    with pytest.raises(BadInput, match="not installed"):
         discovery.find(codex.AGENT, {"path": link}, {})
     native = put("native/codex")
     found = discovery.find(codex.AGENT, {}, _env(link, native))
@@ -135,7 +135,7 @@ def test_claudes_stub_leads_to_the_native_program(put: Callable[..., str]) -> No
     stub = put(f"{package}/bin/claude.exe", "echo the postinstall did not run\n")
     os.symlink(stub, link)
     assert discovery.find(claude.AGENT, {}, _env(link)) is None
-    program = put(f"{package}-{npm.system()}/claude")
+    program = put(f"{package}-{npm.npm_platform()}/claude")
     found = discovery.find(claude.AGENT, {}, _env(link))
     assert found is not None and found.command == (program,)
     shutil.copy(program, stub)

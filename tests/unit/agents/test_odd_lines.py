@@ -66,7 +66,7 @@ def _look(out: DriverOutput | None) -> None:
 @given(st.data())
 def test_anything_may_be_anywhere(data: st.DataObject) -> None:
     recording = data.draw(st.sampled_from(RECORDINGS))
-    driver = AgentRegistry().make_driver(recording.job)
+    driver = AgentRegistry.from_config({recording.agent: {}}).make_driver(recording.job)
     _look(driver.start_messages())
     changed = data.draw(st.sets(st.integers(0, len(recording.lines) - 1), min_size=1, max_size=4))
     for i, line in enumerate(recording.lines):

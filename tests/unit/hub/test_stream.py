@@ -15,8 +15,9 @@ from holdfast.hub.streaming import frames
 from holdfast.hub.streaming.feed import Feed
 from holdfast.hub.streaming.frames import Frame, Place
 from holdfast.model.event import Event, Origin
-from holdfast.runner.context import Unfinished
-from holdfast.store.types import Change, Changes, Store
+from holdfast.runner.context import ReadPartial
+from holdfast.store.store import Store
+from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage
 
 AT = "2026-01-31T12:00:00.000000Z"
 
@@ -162,7 +163,7 @@ def texts(piece: bytes) -> list[str]:
     return [row["text"] for row in rows if "text" in row]
 
 
-def saying(text: str) -> Unfinished:
+def saying(text: str) -> ReadPartial:
     return lambda: ("assistant", text) if text else None
 
 
@@ -183,9 +184,9 @@ async def test_who_joins_in_the_middle_is_told_at_once_what_is_being_said() -> N
 class OneChange:
     """A store in which one event comes, and then nothing more."""
 
-    async def follow(self, cursor: str) -> AsyncIterator[Changes]:
+    async def follow(self, cursor: str) -> AsyncIterator[ChangeFeedPage]:
         """See `Store`."""
-        yield Changes([Change("epoch.1", "s1", made(1).event)], "epoch.1", False, False)
+        yield ChangeFeedPage([ChangeFeedEntry("epoch.1", "s1", made(1).event)], "epoch.1", False, False)
         await asyncio.Event().wait()
 
 

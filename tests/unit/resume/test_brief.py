@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from holdfast.git.commands import Changes
 from holdfast.model.event import Event
 from holdfast.model.task import Task
-from holdfast.resume.brief import BEGINS, ENDS, LIMIT, Call, Story, brief, headed, tell
-from holdfast.resume.environment import Process
+from holdfast.resume.brief import (
+    BEGINS,
+    ENDS,
+    LIMIT,
+    BriefCall,
+    InterruptedRun,
+    brief,
+    interrupted_task,
+    with_prompt,
+)
+from holdfast.resume.environment import LiveProcess
 
 TASK = Task("t1", "s1", "Deploy it\nand test", "interrupted", "2026", "accepted", reason="signal 9")
 
@@ -54,11 +63,11 @@ LOG = events(
 
 def test_what_is_said() -> None:
     text = brief(
-        tell(
+        interrupted_task(
             TASK,
             ["Plan it", "two", "three", "four", "five"],
             LOG,
-            running=(Process(77, "/bin/sh -c make deploy"),),
+            running=(LiveProcess(77, "/bin/sh -c make deploy"),),
             folder="/work",
             changes=Changes(changed={"a.py": "1"}, untracked={"b.py": "2"}, head="abcdef", branch="main"),
         )
@@ -82,24 +91,28 @@ def test_what_is_said() -> None:
     ):
         assert words in text, (words, text)
     assert text.startswith(BEGINS) and text.endswith(ENDS)
-    assert headed(text, "Go on").endswith("\n\nGo on")
+    assert with_prompt(text, "Go on").endswith("\n\nGo on")
 
 
 def test_of_another_task_nothing_is_told() -> None:
     other = Event(99, "assistant", {"text": "not mine"}, "2026", "t2")
     replayed = Event(0, "assistant", {"text": "long ago"}, "2026", "t1", True)
-    assert tell(TASK, [], [replayed, *LOG, other]).said == "Deploying now."
-    assert tell(TASK, [], [replayed]).said is None
+    assert interrupted_task(TASK, [], [replayed, *LOG, other]).said == "Deploying now."
+    assert interrupted_task(TASK, [], [replayed]).said is None
     recorded = Event(100, "tool_summary", {"call": "c3", "name": "Bash", "outcome": "ok"}, "2026", "t1", True)
-    assert "make deploy: ok" in brief(tell(TASK, [], [*LOG, recorded])), "its own store told how it ended"
+    assert "make deploy: ok" in brief(interrupted_task(TASK, [], [*LOG, recorded])), (
+        "its own store told how it ended"
+    )
 
 
 def test_where_nothing_was_done_and_nothing_is_known() -> None:
-    text = brief(tell(TASK, [], []))
+    text = brief(interrupted_task(TASK, [], []))
     assert "no tool call of it has ended" in text and "The state of" not in text
-    told = tell(TASK, [], [], folder="/w", changes=Changes(problem="no git"))
+    told = interrupted_task(TASK, [], [], folder="/w", changes=Changes(problem="no git"))
     assert "git could not be asked: no git" in brief(told)
-    assert "Nothing is uncommitted" in brief(tell(TASK, [], [], folder="/w", changes=Changes(head="a")))
+    assert "Nothing is uncommitted" in brief(
+        interrupted_task(TASK, [], [], folder="/w", changes=Changes(head="a"))
+    )
 
 
 words = st.text(max_size=3000)
@@ -107,7 +120,7 @@ words = st.text(max_size=3000)
 
 @given(
     st.builds(
-        Story,
+        InterruptedRun,
         session=st.just("s1"),
         task=st.just("t1"),
         status=st.sampled_from(["interrupted", "cancelled", "failed"]),
@@ -115,13 +128,14 @@ words = st.text(max_size=3000)
         asked=words,
         before=st.lists(words, max_size=9).map(tuple),
         calls=st.lists(
-            st.builds(Call, words, st.none() | words | st.dictionaries(words, words, max_size=2)), max_size=40
+            st.builds(BriefCall, words, st.none() | words | st.dictionaries(words, words, max_size=2)),
+            max_size=40,
         ).map(tuple),
         said=st.none() | words,
-        running=st.lists(st.builds(Process, st.integers(1), words), max_size=30).map(tuple),
+        running=st.lists(st.builds(LiveProcess, st.integers(1), words), max_size=30).map(tuple),
         folder=st.none() | words,
     )
 )
-def test_it_is_bounded_and_ends_where_it_says(story: Story) -> None:
+def test_it_is_bounded_and_ends_where_it_says(story: InterruptedRun) -> None:
     text = brief(story)
     assert len(text) <= LIMIT and text.startswith(BEGINS) and text.endswith(ENDS)

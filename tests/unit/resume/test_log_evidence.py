@@ -84,7 +84,7 @@ def test_the_same_failure_is_counted_until_a_resume_succeeds() -> None:
     assert log_evidence.read(log(seen(), *failing, *proven), [], TOKEN).failures == ()
     of_another = [note("t2", sessions.attempt("n0")), status("t2", "failed", "exit 7")]
     assert log_evidence.read(log(seen(), *of_another), [], TOKEN).failures == ()
-    trusted = note("", sessions.judging_trust("ann", "looked", "t2"))
+    trusted = note("", sessions.trusted_event("ann", "looked", "t2"))
     assert log_evidence.read(log(seen(), *failing, trusted), [], TOKEN).failures == ()
 
 
@@ -97,7 +97,7 @@ def test_an_error_in_place_of_an_answer_is_none() -> None:
 
 
 def test_trust_is_of_what_was_there() -> None:
-    trusted = note("", sessions.judging_trust("ann", "looked", "t1"))
+    trusted = note("", sessions.trusted_event("ann", "looked", "t1"))
     tasks = [task("t1", "cancelled"), task("t2", "cancelled")]
     assert log_evidence.read(log(seen(), user("t1"), trusted), tasks[:1], TOKEN).trusted
     assert not log_evidence.read(log(seen(), user("t1"), trusted, user("t2")), tasks, TOKEN).trusted

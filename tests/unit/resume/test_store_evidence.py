@@ -80,14 +80,14 @@ class Reader(TranscriptReader):
     "problem", [ValueError("odd"), OSError("gone"), RecursionError("deep"), KeyError("x")]
 )
 def test_a_store_that_cannot_be_read_is_not_sound(home: Home, problem: Exception) -> None:
-    seen = store_evidence.look(claude.AGENT, Reader(problem=problem), {}, home, NATIVE, [])
+    seen = store_evidence.read_store(claude.AGENT, Reader(problem=problem), {}, home, NATIVE, [])
     assert not seen.store.sound and [p.code for p in seen.store.problems] == ["store_unreadable"]
     assert not seen.can_fork
 
 
 def test_an_id_that_the_agent_cannot_have_finds_nothing(home: Home) -> None:
     """Not even where a file of that name is there."""
-    seen = store_evidence.look(claude.AGENT, Reader(), {}, home, "--dangerously-skip-permissions", [])
+    seen = store_evidence.read_store(claude.AGENT, Reader(), {}, home, "--dangerously-skip-permissions", [])
     assert not seen.store.sound and [p.code for p in seen.store.problems] == ["bad_native_id"]
     assert not seen.can_fork
 
@@ -105,7 +105,7 @@ def test_an_id_that_the_agent_cannot_have_finds_nothing(home: Home) -> None:
     ],
 )
 def test_where_a_copy_ends(home: Home, agent: Agent, complete: int | None, turns: int, expected: Any) -> None:
-    seen = store_evidence.look(agent, Reader(complete, turns), {}, home, _native(agent), [])
+    seen = store_evidence.read_store(agent, Reader(complete, turns), {}, home, _native(agent), [])
     assert (seen.can_fork, seen.fork_at) == expected
 
 
@@ -137,7 +137,9 @@ def log(*, second: str = "two") -> list[Event]:
 def test_what_a_copy_leaves_out(
     home: Home, complete: int | None, second: str, cut: str | None, expected: list[tuple[int, bool]]
 ) -> None:
-    seen = store_evidence.look(claude.AGENT, Reader(complete), {}, home, NATIVE, log(second=second), cut)
+    seen = store_evidence.read_store(
+        claude.AGENT, Reader(complete), {}, home, NATIVE, log(second=second), cut
+    )
     assert [(gap.seq, gap.cut) for gap in seen.gaps] == expected
 
 

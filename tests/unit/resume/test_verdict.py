@@ -8,33 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.resume import rule_evidence
-from holdfast.resume.environment import Folder, Process
-from holdfast.resume.facts import Archived, Ended, Facts, NotStarted
-from holdfast.resume.log_evidence import Gap
-from holdfast.resume.rules import ARCHIVED, ROWS, SAFE, row_of
-from holdfast.resume.verdict import judge, passes, told, wants_brief
+from holdfast.resume.environment import FolderState, LiveProcess
+from holdfast.resume.facts import ArchiveState, LastTask, ResumeFacts, UnstartedTask
+from holdfast.resume.log_evidence import MemoryGap
+from holdfast.resume.rules import ARCHIVED_RULE, RULES, SAFE_RULES, rule_of
+from holdfast.resume.verdict import is_short_wait, judge, reasons_text, wants_brief
 from holdfast.transcripts.reader import HARMLESS, TranscriptProblem
 from tests.support import verdict_facts as resume_facts
 from tests.support.verdict_facts import but, store
 
-PROCESS = Process(4711, "/usr/bin/make all")
-GAP = Gap("tool_summary", 7, "c1", "shell make")
-CUT_GAP = Gap("tool_progress", 9, "c2", "shell make install", cut=True)
+PROCESS = LiveProcess(4711, "/usr/bin/make all")
+GAP = MemoryGap("tool_summary", 7, "c1", "shell make")
+CUT_GAP = MemoryGap("tool_progress", 9, "c2", "shell make install", cut=True)
 MINUTE = TranscriptProblem("resume_destroys_history", "too early", {"how": "same_minute", "until": "later"})
 RESET = TranscriptProblem("resume_destroys_history", "it would be reset", {"how": "reset"})
 
 # facts, what they come to, the codes of the reasons, a word of the first reason, and whether there is a brief
-CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
+CASES: dict[str, tuple[ResumeFacts, str, list[str], str, bool]] = {
     "sound": (resume_facts.SOUND, "resume", ["sound"], "agree", False),
     "failed with an answer": (
-        but(last=Ended("t1", "failed", reason="the agent stopped: refusal")),
+        but(last=LastTask("t1", "failed", reason="the agent stopped: refusal")),
         "resume",
         ["failed_with_answer"],
         "did not succeed: the agent stopped: refusal. It is safe to resume",
         False,
     ),
     "not started": (
-        but(not_started=NotStarted("t2", "failed", "claude is not installed")),
+        but(not_started=UnstartedTask("t2", "failed", "claude is not installed")),
         "resume",
         ["last_not_started"],
         "t2, ended as failed before it reached the agent: claude is not installed. It changed nothing",
@@ -70,25 +70,25 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
         True,
     ),
     "archived": (
-        but(archived=Archived("ann", "away", "k", "s2")),
+        but(archived=ArchiveState("ann", "away", "k", "s2")),
         "resume",
         ["sound", "archived"],
         "agree",
         False,
     ),
     "archived, and interrupted": (
-        but(archived=Archived("ann", "away"), last=Ended("t1", "interrupted")),
+        but(archived=ArchiveState("ann", "away"), last=LastTask("t1", "interrupted")),
         "fresh",
         ["last_interrupted", "archived"],
         "t1",
         True,
     ),
     "running": (but(waiting=("t2",)), "wait", ["task_running"], "t2", False),
-    "not ended": (but(last=Ended("t1", "running")), "wait", ["task_running"], "t1", False),
-    "unreachable": (but(last=Ended("t1", "unreachable")), "wait", ["task_running"], "t1", False),
+    "not ended": (but(last=LastTask("t1", "running")), "wait", ["task_running"], "t1", False),
+    "unreachable": (but(last=LastTask("t1", "unreachable")), "wait", ["task_running"], "t1", False),
     "owner": (but(owners=(PROCESS,)), "wait", ["live_owner"], "4711", False),
     "tools": (
-        but(tools=(PROCESS,), last=Ended("t1", "interrupted")),
+        but(tools=(PROCESS,), last=LastTask("t1", "interrupted")),
         "wait",
         ["tools_running", "last_interrupted"],
         "make all (4711)",
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
     "elsewhere": (but(elsewhere="other", store=None), "wait", ["other_host"], "other", False),
     "too soon": (but(store=store(problems=[MINUTE], sound=False)), "wait", ["too_soon"], "later", False),
     "too soon, and for nothing": (
-        but(store=store(problems=[MINUTE], sound=False), last=Ended("t1", "interrupted")),
+        but(store=store(problems=[MINUTE], sound=False), last=LastTask("t1", "interrupted")),
         "fresh",
         ["last_interrupted"],
         "t1",
@@ -106,30 +106,30 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
     "no token": (but(token=None, store=None), "fresh", ["no_token"], "never named", False),
     "revoked": (but(token=None, revoked="bad", store=None), "fresh", ["token_revoked"], "bad", False),
     "interrupted": (
-        but(last=Ended("t1", "interrupted", False, "signal 9")),
+        but(last=LastTask("t1", "interrupted", False, "signal 9")),
         "fresh",
         ["last_interrupted"],
         "signal 9",
         True,
     ),
-    "cancelled": (but(last=Ended("t1", "cancelled")), "fresh", ["last_cancelled"], "t1", True),
-    "failed": (but(last=Ended("t1", "failed", False)), "fresh", ["last_failed"], "t1", True),
+    "cancelled": (but(last=LastTask("t1", "cancelled")), "fresh", ["last_cancelled"], "t1", True),
+    "failed": (but(last=LastTask("t1", "failed", False)), "fresh", ["last_failed"], "t1", True),
     "cancelled and trusted": (
-        but(last=Ended("t1", "cancelled"), trusted=True, trusted_by="ann", trusted_why="looked"),
+        but(last=LastTask("t1", "cancelled"), trusted=True, trusted_by="ann", trusted_why="looked"),
         "resume",
         ["trusted"],
         "ended as cancelled: no reason was given. It is safe to resume: ann has said so since: looked",
         False,
     ),
     "failed and trusted": (
-        but(last=Ended("t1", "failed", False), trusted=True),
+        but(last=LastTask("t1", "failed", False), trusted=True),
         "resume",
         ["trusted"],
         "ended as failed",
         False,
     ),
     "interrupted and trusted": (
-        but(last=Ended("t1", "interrupted"), trusted=True),
+        but(last=LastTask("t1", "interrupted"), trusted=True),
         "fresh",
         ["last_interrupted"],
         "t1",
@@ -193,44 +193,62 @@ CASES: dict[str, tuple[Facts, str, list[str], str, bool]] = {
         True,
     ),
     "gap of a call and its result": (
-        but(gaps=(Gap("tool_progress", 6, "c1", "shell make"), GAP)),
+        but(gaps=(MemoryGap("tool_progress", 6, "c1", "shell make"), GAP)),
         "fresh",
         ["effect_not_in_history"],
         "shell make",
         True,
     ),
     "gap of a prompt": (
-        but(gaps=(Gap("user", 3, None, "and now?"),)),
+        but(gaps=(MemoryGap("user", 3, None, "and now?"),)),
         "fresh",
         ["prompt_not_in_history"],
         "and now?",
         True,
     ),
     "gap in the turn that was cut short": (
-        but(last=Ended("t1", "interrupted"), store=store("no_reply"), gaps=(CUT_GAP,)),
+        but(last=LastTask("t1", "interrupted"), store=store("no_reply"), gaps=(CUT_GAP,)),
         "fresh",
         ["last_interrupted", "no_reply", "effect_not_in_history"],
         "t1",
         True,
     ),
     "gap in the turn that was cut short, and before": (
-        but(last=Ended("t1", "interrupted"), gaps=(GAP, CUT_GAP)),
+        but(last=LastTask("t1", "interrupted"), gaps=(GAP, CUT_GAP)),
         "fresh",
         ["last_interrupted", "result_not_in_history", "effect_not_in_history"],
         "t1",
         True,
     ),
-    "folder gone": (but(folder=Folder("/work", False)), "fresh", ["folder_gone"], "/work", False),
-    "worktree gone": (but(folder=Folder("/work", False, True)), "fresh", ["worktree_gone"], "/work", False),
+    "folder gone": (but(folder=FolderState("/work", False)), "fresh", ["folder_gone"], "/work", False),
+    "worktree gone": (
+        but(folder=FolderState("/work", False, True)),
+        "fresh",
+        ["worktree_gone"],
+        "/work",
+        False,
+    ),
     "other branch": (
-        but(folder=Folder("/work", True, False, "main", "topic")),
+        but(folder=FolderState("/work", True, False, "main", "topic")),
         "fresh",
         ["other_branch"],
         "topic",
         False,
     ),
-    "same branch": (but(folder=Folder("/work", True, False, "main", "main")), "resume", ["sound"], "", False),
-    "branch not known": (but(folder=Folder("/work", True, False, None, "x")), "resume", ["sound"], "", False),
+    "same branch": (
+        but(folder=FolderState("/work", True, False, "main", "main")),
+        "resume",
+        ["sound"],
+        "",
+        False,
+    ),
+    "branch not known": (
+        but(folder=FolderState("/work", True, False, None, "x")),
+        "resume",
+        ["sound"],
+        "",
+        False,
+    ),
     "other folder": (but(store=store(cwd="/elsewhere")), "fresh", ["other_folder"], "/elsewhere", False),
     "other folder wanted": (but(wanted="/wanted"), "fresh", ["other_folder"], "/wanted", False),
     "failed once": (but(failures=("exit 1",)), "resume", ["sound"], "", False),
@@ -250,29 +268,29 @@ def test_each_row(name: str) -> None:
     facts, action, codes, word, brief = CASES[name]
     found = judge(facts)
     assert (found.action, [reason.code for reason in found.reasons]) == (action, codes)
-    assert word in found.reasons[0].text and "{" not in told(found)
+    assert word in found.reasons[0].text and "{" not in reasons_text(found)
     assert wants_brief(found) == brief
     assert (found.session, found.token) == (facts.session, facts.token)
     assert set(msgspec.to_builtins(found)) == {"action", "reasons", "session", "token"}
 
 
 def test_every_row_has_a_case_and_a_code_of_its_own() -> None:
-    rows = (*ROWS, *SAFE, ARCHIVED)
+    rows = (*RULES, *SAFE_RULES, ARCHIVED_RULE)
     tested = {row.code for facts, *_ in CASES.values() for row in rows if row.shows(facts)}
     codes = [row.code for row in rows]
     assert tested == set(codes) and len(set(codes)) == len(codes)
     reasons = {code for _, _, codes, _, _ in CASES.values() for code in codes}
-    assert {row_of(code).code for code in reasons} == {*codes} - {"cut_gap"}
+    assert {rule_of(code).code for code in reasons} == {*codes} - {"cut_gap"}
 
 
 def test_every_group_of_problems_has_its_row() -> None:
-    assert set(rule_evidence.STORE) <= {row.code for row in ROWS}
+    assert set(rule_evidence.STORE) <= {row.code for row in RULES}
     named = [code for codes in rule_evidence.STORE.values() for code in codes]
     assert len(set(named)) == len(named) and HARMLESS.isdisjoint(named)
 
 
 def test_a_copy_is_made_only_where_every_reason_allows_it() -> None:
-    cut = but(last=Ended("t1", "interrupted"))
+    cut = but(last=LastTask("t1", "interrupted"))
     assert judge(cut, fork=True).action == "fork"
     assert judge(msgspec.structs.replace(cut, can_fork=False), fork=True).action == "fresh"
     assert judge(msgspec.structs.replace(cut, gaps=(GAP,)), fork=True).action == "fresh"
@@ -285,15 +303,15 @@ def test_a_copy_is_made_only_where_every_reason_allows_it() -> None:
 
 
 def test_what_passes_by_itself() -> None:
-    assert passes(judge(CASES["too soon"][0]))
-    assert not passes(judge(CASES["owner"][0])) and not passes(judge(resume_facts.SOUND))
+    assert is_short_wait(judge(CASES["too soon"][0]))
+    assert not is_short_wait(judge(CASES["owner"][0])) and not is_short_wait(judge(resume_facts.SOUND))
 
 
 # --- all combinations
 
 STATUSES = ("queued", "running", "unreachable", "succeeded", "failed", "cancelled", "interrupted")
 names = st.text("abc/:4", min_size=1, max_size=6)
-processes = st.lists(st.builds(Process, st.integers(1, 99999), names), max_size=2).map(tuple)
+processes = st.lists(st.builds(LiveProcess, st.integers(1, 99999), names), max_size=2).map(tuple)
 codes = st.sampled_from(
     [*(code for group in rule_evidence.STORE.values() for code in group), *HARMLESS, "odd", "index_stale"]
 )
@@ -311,30 +329,30 @@ stores = st.builds(
     st.sampled_from(["/work", "/elsewhere", None]),
 )
 facts = st.builds(
-    Facts,
+    ResumeFacts,
     session=st.just("s1"),
     agent=st.just("demo"),
     token=st.sampled_from(["n1", None]),
     revoked=st.sampled_from([None, "why"]),
     elsewhere=st.sampled_from([None, "host"]),
     waiting=st.lists(names, max_size=2).map(tuple),
-    last=st.none() | st.builds(Ended, names, st.sampled_from(STATUSES), st.booleans(), st.none() | names),
+    last=st.none() | st.builds(LastTask, names, st.sampled_from(STATUSES), st.booleans(), st.none() | names),
     missing=st.booleans(),
     other_protocol=st.sampled_from([None, "stream-json"]),
     trusted=st.booleans(),
-    not_started=st.none() | st.builds(NotStarted, names, st.sampled_from(["failed", "cancelled"])),
+    not_started=st.none() | st.builds(UnstartedTask, names, st.sampled_from(["failed", "cancelled"])),
     crashed=st.sampled_from([None, "hapi: Session crashed"]),
-    archived=st.none() | st.builds(Archived, names, names, st.none() | names, st.none() | names),
+    archived=st.none() | st.builds(ArchiveState, names, names, st.none() | names, st.none() | names),
     proven=st.booleans(),
     failures=st.lists(names, max_size=3).map(tuple),
     store=st.none() | stores,
     owners=processes,
     tools=processes,
     gaps=st.lists(
-        st.builds(Gap, st.just("user"), st.integers(1), st.none(), names, st.booleans()), max_size=2
+        st.builds(MemoryGap, st.just("user"), st.integers(1), st.none(), names, st.booleans()), max_size=2
     ).map(tuple),
     folder=st.builds(
-        Folder, st.just("/work"), st.booleans(), st.booleans(), st.sampled_from([None, "a"]), names
+        FolderState, st.just("/work"), st.booleans(), st.booleans(), st.sampled_from([None, "a"]), names
     ),
     wanted=st.sampled_from([None, "/work", "/other"]),
     can_fork=st.booleans(),
@@ -343,7 +361,7 @@ facts = st.builds(
 
 @given(facts, st.booleans())
 @settings(max_examples=500)
-def test_nothing_unsafe_is_ever_gone_on_with(found: Facts, fork: bool) -> None:
+def test_nothing_unsafe_is_ever_gone_on_with(found: ResumeFacts, fork: bool) -> None:
     verdict = judge(found, fork=fork)
     alive = found.owners or found.tools or found.waiting
     unfinished = found.missing or (
@@ -364,7 +382,7 @@ def test_nothing_unsafe_is_ever_gone_on_with(found: Facts, fork: bool) -> None:
     assert verdict == judge(found, fork=fork), "the same facts give the same verdict"
 
 
-def _says_only_what_is_true(found: Facts, said: set[str]) -> None:
+def _says_only_what_is_true(found: ResumeFacts, said: set[str]) -> None:
     """Why it is safe: each reason holds, and none but a success is called one."""
     status = None if found.last is None else found.last.status
     assert found.store is not None
@@ -382,7 +400,7 @@ def _says_only_what_is_true(found: Facts, said: set[str]) -> None:
 
 
 def test_an_archived_session_names_the_ways_back() -> None:
-    away = but(archived=Archived("ann", "it continues in s2", "k", "s2"))
+    away = but(archived=ArchiveState("ann", "it continues in s2", "k", "s2"))
     text = judge(away).reasons[-1].text
     for words in (
         "by ann: it continues in s2",
@@ -393,13 +411,13 @@ def test_an_archived_session_names_the_ways_back() -> None:
     assert judge(away).reasons[-1].evidence["holder"] == "s2"
     no_copy = msgspec.structs.replace(away, gaps=(GAP,))
     assert "--fork" not in judge(no_copy).reasons[-1].text and "--anyway" in judge(no_copy).reasons[-1].text
-    free = msgspec.structs.replace(away, archived=Archived("ann", "", "k", None))
+    free = msgspec.structs.replace(away, archived=ArchiveState("ann", "", "k", None))
     assert "takes the key" not in judge(free).reasons[-1].text
 
 
 @given(facts)
 @settings(max_examples=200)
-def test_one_more_thing_that_is_wrong_never_makes_it_safer(found: Facts) -> None:
+def test_one_more_thing_that_is_wrong_never_makes_it_safer(found: ResumeFacts) -> None:
     rank = ("resume", "fork", "fresh", "wait")
     before = rank.index(judge(found).action)
     for worse in (
@@ -407,7 +425,7 @@ def test_one_more_thing_that_is_wrong_never_makes_it_safer(found: Facts) -> None
         {"owners": (PROCESS,)},
         {"missing": True},
         {"store": store("torn_tail")},
-        {"last": Ended("t1", "interrupted"), "trusted": True},
+        {"last": LastTask("t1", "interrupted"), "trusted": True},
     ):
         after = rank.index(judge(msgspec.structs.replace(found, **worse)).action)
         assert after >= min(before, rank.index("fresh"))

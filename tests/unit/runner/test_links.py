@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.event import NewEvent
-from holdfast.runner.recorder import MOST, Forge, PullRequest, found
+from holdfast.runner.recorder import MOST, Forge, PullRequest, pull_requests_in
 
 
 def said(text: str) -> list[str]:
-    return [link.url for link in found(NewEvent("assistant", {"text": text}))]
+    return [link.url for link in pull_requests_in(NewEvent("assistant", {"text": text}))]
 
 
 HUB, LAB, FORGE = (
@@ -96,7 +96,7 @@ def test_the_table(text: str, urls: list[str]) -> None:
 
 
 def test_what_is_told_of_one() -> None:
-    [link] = found(
+    [link] = pull_requests_in(
         NewEvent("tool_summary", {"call": "1", "name": "t", "outcome": "ok", "output": f"{LAB}\n"})
     )
     assert link == PullRequest(LAB, "gitlab", "gitlab.com", "g/sub/p", 3)
@@ -126,7 +126,7 @@ def test_what_is_told_of_one() -> None:
     ],
 )
 def test_only_what_was_said_or_printed_now(event: NewEvent, count: int) -> None:
-    assert len(found(event)) == count
+    assert len(pull_requests_in(event)) == count
 
 
 word = st.text("aZ09._-", min_size=1, max_size=6).map(lambda text: f"a{text}b")
@@ -166,7 +166,7 @@ def test_every_pull_request_is_found_once_in_order(pieces: list[tuple[str, PullR
     wanted: dict[tuple[str, str, int], PullRequest] = {}
     for _, link, _ in pieces:  # one project has one forge: /pull/1 and /pulls/1 of it are the same
         wanted.setdefault((link.host, link.project, link.number), link)
-    assert found(NewEvent("assistant", {"text": text})) == list(wanted.values())
+    assert pull_requests_in(NewEvent("assistant", {"text": text})) == list(wanted.values())
 
 
 @settings(deadline=None, max_examples=60)
@@ -176,7 +176,7 @@ def test_every_pull_request_is_found_once_in_order(pieces: list[tuple[str, PullR
     )
 )
 def test_any_text_is_taken(text: str) -> None:
-    for link in found(NewEvent("assistant", {"text": text})):
+    for link in pull_requests_in(NewEvent("assistant", {"text": text})):
         assert said(link.url) == [link.url]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runner.worker import Waiting, startable
+from holdfast.runner.worker import QueueCandidate, startable
 
 
-def waiting(*shown: str) -> list[Waiting]:
+def waiting(*shown: str) -> list[QueueCandidate]:
     """`t1/s1/claude` and so on."""
-    return [Waiting(*one.split("/")) for one in shown]
+    return [QueueCandidate(*one.split("/")) for one in shown]
 
 
 def test_in_order_within_the_limit() -> None:
@@ -34,14 +34,14 @@ def test_what_is_held_takes_no_slot_and_keeps_its_place_in_its_session() -> None
 
 
 ANY = st.lists(
-    st.tuples(st.integers(0, 5), st.sampled_from("ab")).map(lambda p: Waiting("", f"s{p[0]}", p[1])),
+    st.tuples(st.integers(0, 5), st.sampled_from("ab")).map(lambda p: QueueCandidate("", f"s{p[0]}", p[1])),
     max_size=12,
 ).map(lambda made: [w._replace(task=f"t{i}") for i, w in enumerate(made)])
 
 
 @given(ANY, st.integers(1, 5), st.integers(1, 3))
 def test_limits_hold_and_nobody_is_overtaken_without_a_reason(
-    queued: list[Waiting], at_once: int, per_agent: int
+    queued: list[QueueCandidate], at_once: int, per_agent: int
 ) -> None:
     started = startable(queued, [], at_once, lambda _: per_agent)
     chosen = [w for w in queued if w.task in started]

@@ -37,10 +37,10 @@ def test_the_first_answer_counts_and_replays_do_not() -> None:
 
 def test_an_id_that_is_used_again_waits_for_an_answer_of_its_own() -> None:
     asked, again = event("permission", ASKED, seq=1), event("permission", ASKED, seq=3)
-    allowed = control.answer(asked, "allow", "ann")
+    allowed = control.answer_event(asked, "allow", "ann")
     past = [asked, event(allowed.kind, allowed.body), again]
     assert control.requests(past).answers == {} and control.waiting(past) == [again]
-    denied = control.answer(again, "deny", "ann")
+    denied = control.answer_event(again, "deny", "ann")
     assert control.requests([*past, event(denied.kind, denied.body)]).answers == {"7": "deny"}
     assert allowed.origin != denied.origin, "or the log would take the second for the first"
 
@@ -48,9 +48,11 @@ def test_an_id_that_is_used_again_waits_for_an_answer_of_its_own() -> None:
 def test_what_waits_for_an_answer() -> None:
     asked = [event("permission", ASKED), event("permission", OTHER, seq=2)]
     assert control.waiting(asked) == asked
-    answered = control.answer(asked[0], "allow", "ann")
+    answered = control.answer_event(asked[0], "allow", "ann")
     assert answered.body == {**ASKED, "answer": "allow", "by": "ann"}
-    assert answered.origin == control.answer(asked[0], "deny", "bob").origin, "the log takes one of them"
+    assert answered.origin == control.answer_event(asked[0], "deny", "bob").origin, (
+        "the log takes one of them"
+    )
     assert control.waiting([*asked, event("permission", answered.body)]) == asked[1:]
 
 
@@ -63,7 +65,7 @@ def test_one_call_or_all_are_meant() -> None:
 
 
 def test_wishes_to_stop_are_counted() -> None:
-    wish = control.cancel("ann")
+    wish = control.cancel_event("ann")
     assert control.requests([event(wish.kind, wish.body)] * 2).cancels == ("ann", "ann")
     other = event("notice", {"text": "x", "code": "y"})
     assert control.requests([other]).cancels == ()

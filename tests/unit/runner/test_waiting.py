@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from holdfast import timestamps
 from holdfast.model.task import Task, WaitingFor
-from holdfast.resume.environment import Process
+from holdfast.resume.environment import LiveProcess
 from holdfast.resume.verdict import Verdict, judge
-from holdfast.runner.waiting import Step, WaitPolicy, policy_of, step
+from holdfast.runner.waiting import WaitPolicy, WaitStep, policy_of, step
 from holdfast.settings import RunSettings, Settings
 from tests.support.verdict_facts import but
 
 NOW = 1_800_000_000.0
-SLEEP = Process(12, "sleep 1000")
+SLEEP = LiveProcess(12, "sleep 1000")
 LEFT = but(tools=(SLEEP,))
 OWNED = but(owners=(SLEEP,))
 
@@ -27,7 +27,7 @@ def task(waited_s: float | None = None, **options: object) -> Task:
     return Task("t", "s", "go", "queued", timestamps.stamp(NOW), options=options, waiting_for=waiting_for)
 
 
-def decided(found: Verdict, one: Task, leftovers: str = "wait", limit: float | None = None) -> Step:
+def decided(found: Verdict, one: Task, leftovers: str = "wait", limit: float | None = None) -> WaitStep:
     assert found.action == "wait"
     return step(found, one, WaitPolicy(leftovers, 600.0, limit), NOW, ["told"])  # type: ignore[arg-type]
 
@@ -78,5 +78,5 @@ def test_a_task_may_have_a_policy_of_its_own() -> None:
 def test_a_program_that_somebody_has_open_is_never_ended_or_ignored(
     leftovers_too: bool, waited_s: float, leftovers: str
 ) -> None:
-    facts = but(owners=(SLEEP,), tools=(Process(13, "make"),) if leftovers_too else ())
+    facts = but(owners=(SLEEP,), tools=(LiveProcess(13, "make"),) if leftovers_too else ())
     assert decided(judge(facts), task(waited_s), leftovers).do == "wait"

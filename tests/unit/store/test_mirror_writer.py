@@ -13,13 +13,13 @@ import pytest
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
-from holdfast.store.mirror.writer import Keeper, Waiting
+from holdfast.store.mirror.writer import MirrorWriter, SessionBacklog
 from holdfast.store.sqlite.store import SqliteStore
 from tests.conftest import REGISTRY
 
 
 def test_who_waits_is_taken_once_in_order() -> None:
-    waiting = Waiting()
+    waiting = SessionBacklog()
     waiting.add(["a", "b"])
     waiting.add(["a", "c"])
     assert [waiting.take() for _ in range(4)] == ["a", "b", "c", None]
@@ -36,7 +36,7 @@ class Hesitating(dict[str, None]):
 
 
 def test_filling_and_emptying_by_two_threads_loses_nobody() -> None:
-    waiting, taken = Waiting(), set()
+    waiting, taken = SessionBacklog(), set()
     waiting._sessions = Hesitating()
     names = [f"s{i}" for i in range(1000)]
 
@@ -54,15 +54,15 @@ def test_filling_and_emptying_by_two_threads_loses_nobody() -> None:
 
 
 async def test_a_keeper_that_stumbles_gets_up_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow = Keeper.follow
+    follow = MirrorWriter.follow
     stumbles = iter([True])
 
-    async def stumbling(self: Keeper, sql: Any) -> None:
+    async def stumbling(self: MirrorWriter, sql: Any) -> None:
         if next(stumbles, False):
             raise RuntimeError("out of the blue")
         await follow(self, sql)
 
-    monkeypatch.setattr(Keeper, "follow", stumbling)
+    monkeypatch.setattr(MirrorWriter, "follow", stumbling)
     store = SqliteStore(home.database, home, REGISTRY.token_rules())
     session = await store.create_session("claude")
     await store.with_mirrors(lambda files: None)

@@ -16,14 +16,14 @@ from holdfast.store import readonly, reads
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.sqlite import store as sqlite_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import REGISTRY
 
 EVENTS = 400  # enough pages that a fresh connection has most of them still to read
 
 
 @asynccontextmanager
-async def opened(home: Home) -> AsyncIterator[BaseStore]:
+async def opened(home: Home) -> AsyncIterator[Store]:
     store = await open_store(Location("sqlite", home.database), home, REGISTRY.token_rules())
     try:
         yield store
@@ -81,7 +81,7 @@ async def test_the_hub_reports_a_read_error_as_such_and_recovers(
 async def test_a_command_reports_the_same_error(home: Home) -> None:
     session = await fill(home)
     async with opened(home):  # so that there is a WAL, and the window keeps its connection
-        with readonly.Window(home, Location("sqlite", home.database)) as window:
+        with readonly.StoreWatcher(home, Location("sqlite", home.database)) as window:
             window.ask(lambda sql: reads.session(sql, session))
             with failing_disk(home.database), pytest.raises(errors.DiskFull) as failed:
                 window.ask(lambda sql: reads.log(sql, session, 0, EVENTS))

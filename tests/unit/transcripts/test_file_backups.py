@@ -27,17 +27,17 @@ def read(path: str) -> bytes:
 def test_growth_is_appended_and_a_cut_keeps_both(tmp_path: Path) -> None:
     original, folder = str(tmp_path / "a" / "x.jsonl"), str(tmp_path / "native")
     write(original, b"one\n")
-    assert FileBackups(folder).take([original]) == 4
-    assert FileBackups(folder).take([original]) == 0
+    assert FileBackups(folder).update([original]) == 4
+    assert FileBackups(folder).update([original]) == 0
     write(original, b"one\ntwo\n")
-    assert FileBackups(folder).take([original]) == 4
+    assert FileBackups(folder).update([original]) == 4
     write(original, b"one\n")
     (found,) = FileBackups(folder).changes()
     assert found[1] == "shrunk"
-    FileBackups(folder).take([original])
+    FileBackups(folder).update([original])
     write(original, b"other\n")
     assert FileBackups(folder).changes()[0][1] == "rewritten"
-    FileBackups(folder).take([original])
+    FileBackups(folder).update([original])
     held = {read(os.path.join(folder, name)) for name in os.listdir(folder) if name.startswith("x")}
     assert held == {b"one\ntwo\n", b"one\n", b"other\n"}
 
@@ -45,9 +45,9 @@ def test_growth_is_appended_and_a_cut_keeps_both(tmp_path: Path) -> None:
 def test_level_is_told_only_of_what_was_level(tmp_path: Path) -> None:
     original, folder = str(tmp_path / "x.jsonl"), str(tmp_path / "native")
     write(original, b"one\n")
-    FileBackups(folder).take([original])
+    FileBackups(folder).update([original])
     assert not FileBackups(folder).is_level([original])
-    FileBackups(folder).take([original], level=True)
+    FileBackups(folder).update([original], level=True)
     assert FileBackups(folder).is_level([original])
     assert not FileBackups(folder).is_level([])
     write(original, b"one\ntwo\n")
@@ -59,7 +59,7 @@ def test_two_files_of_one_name_and_one_that_went(tmp_path: Path) -> None:
     write(one, b"1")
     write(two, b"2")
     folder = str(tmp_path / "native")
-    assert FileBackups(folder).take([one, two, str(tmp_path / "gone")]) == 2
+    assert FileBackups(folder).update([one, two, str(tmp_path / "gone")]) == 2
     assert {known.original: read(known.copy) for known in FileBackups(folder).known()} == {
         one: b"1",
         two: b"2",
@@ -71,7 +71,7 @@ def test_two_files_of_one_name_and_one_that_went(tmp_path: Path) -> None:
 def test_a_copy_is_put_back_and_what_it_replaces_is_kept(tmp_path: Path) -> None:
     original, folder = str(tmp_path / "a" / "x.jsonl"), str(tmp_path / "native")
     write(original, b"one\ntwo\n")
-    FileBackups(folder).take([original])
+    FileBackups(folder).update([original])
     (known,) = FileBackups(folder).known()
     write(original, b"one\n")
     kept = file_backups.restore(known, "2026-01-01T00:00:00.000000Z")
@@ -84,10 +84,10 @@ def test_a_copy_is_put_back_and_what_it_replaces_is_kept(tmp_path: Path) -> None
 def test_a_torn_note_of_places_loses_no_copy(tmp_path: Path) -> None:
     original, folder = str(tmp_path / "x"), str(tmp_path / "native")
     write(original, b"one")
-    FileBackups(folder).take([original])
+    FileBackups(folder).update([original])
     write(os.path.join(folder, "places.json"), b'{"torn')
     write(original, b"two")
-    FileBackups(folder).take([original])
+    FileBackups(folder).update([original])
     held = {read(os.path.join(folder, name)) for name in os.listdir(folder)}
     assert {b"one", b"two"} <= held
 
@@ -99,7 +99,7 @@ def test_whatever_a_file_becomes_every_state_that_was_seen_is_in_some_copy(state
         original, native = os.path.join(folder, "x"), os.path.join(folder, "native")
         for state in states:
             write(original, state)
-            FileBackups(native).take([original])
+            FileBackups(native).update([original])
         held = [read(os.path.join(native, n)) for n in os.listdir(native) if n.startswith("x")]
         assert all(any(copy.startswith(state) for copy in held) for state in states)
 
@@ -111,9 +111,9 @@ def test_copies_are_for_their_user_alone(tmp_path: Path) -> None:
     os.chmod(original, 0o644)
     before = os.umask(0o022)
     try:
-        FileBackups(folder).take([original])
+        FileBackups(folder).update([original])
         write(original, b"other\n")
-        FileBackups(folder).take([original])
+        FileBackups(folder).update([original])
     finally:
         os.umask(before)
     names = os.listdir(folder)

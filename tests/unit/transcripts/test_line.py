@@ -88,7 +88,7 @@ def test_whatever_is_heard_can_be_stored(data: bytes) -> None:
 
 @pytest.mark.parametrize("id", ["", None, 7, "a\0b", "\ud800", "x" * 2000])
 def test_an_id_that_no_store_can_hold_is_none(id: Any) -> None:
-    assert jsonl.plain(id) is None
+    assert jsonl.storable_id(id) is None
     if isinstance(id, str):
         assert jsonl.origin("a", "n", id) is None
 

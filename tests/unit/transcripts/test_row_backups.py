@@ -139,17 +139,17 @@ def named(case: Case) -> str:
 
 def test_only_what_is_new_is_copied_and_reading_changes_nothing(case: Case) -> None:
     before = {e.name: (e.stat().st_mtime_ns, e.stat().st_size) for e in os.scandir(case.root)}
-    assert case.native().take(case.place()) > 1000
-    assert case.native().take(case.place()) == 0 and case.changes() == ["same"]
+    assert case.native().update(case.place()) > 1000
+    assert case.native().update(case.place()) == 0 and case.changes() == ["same"]
     assert {e.name: (e.stat().st_mtime_ns, e.stat().st_size) for e in os.scandir(case.root)} == before
-    (copy,) = row_backups.known(case.folder)
+    (copy,) = row_backups.row_backups_in(case.folder)
     with open(copy.path) as file:
         text = file.read()
     assert "THE-SECRET" not in text and "ses_other" not in text and "keep0001" not in text
 
 
 def test_a_deleted_session_is_put_back_and_no_other_is_touched(case: Case) -> None:
-    case.native().take(case.place())
+    case.native().update(case.place())
     events, whole = case.events(), case.dump()
     case.do(*DELETE[named(case)])
     others = case.dump(but=case.native_id)
@@ -167,7 +167,7 @@ def test_a_deleted_session_is_put_back_and_no_other_is_touched(case: Case) -> No
 
 
 def test_a_session_that_was_cut_is_made_whole(case: Case) -> None:
-    case.native().take(case.place())
+    case.native().update(case.place())
     events = case.events()
     case.do(CUT[named(case)])
     assert case.events() != events and case.changes() == ["shrunk"]
@@ -176,7 +176,7 @@ def test_a_session_that_was_cut_is_made_whole(case: Case) -> None:
 
 
 def test_a_session_that_went_on_otherwise_is_left_alone(case: Case) -> None:
-    case.native().take(case.place())
+    case.native().update(case.place())
     table = "message" if named(case) == "opencode" else "messages"
     new = "'new'" if table == "message" else "9999"
     rest = "time_created, time_updated, data" if table == "message" else "role, content, timestamp"
@@ -189,37 +189,37 @@ def test_a_session_that_went_on_otherwise_is_left_alone(case: Case) -> None:
     case.restore()
     assert case.dump() == before
     # The next copy takes it as it is; what was there before stays in the file.
-    assert case.native().take(case.place()) > 0 and case.changes() == ["same"]
+    assert case.native().update(case.place()) > 0 and case.changes() == ["same"]
 
 
 def test_a_session_deleted_while_it_is_copied_keeps_its_last_state(case: Case) -> None:
     place = case.place()
-    case.native().take(place)
+    case.native().update(place)
     events = case.events()
     case.do(*DELETE[named(case)])
     if isinstance(reader := case.make(), OpenCodeReader):
-        row_backups.RowBackup.of(case.folder, case.database).take(
+        row_backups.RowBackup.of(case.folder, case.database).update(
             reader.session_rows(case.database, case.native_id)
         )
-    case.native().take(place)
+    case.native().update(place)
     case.restore()
     assert case.events() == events
 
 
 def test_a_torn_copy_is_gone_on_with(case: Case) -> None:
-    case.native().take(case.place())
+    case.native().update(case.place())
     events = case.events()
-    (copy,) = row_backups.known(case.folder)
+    (copy,) = row_backups.row_backups_in(case.folder)
     os.truncate(copy.path, os.path.getsize(copy.path) - 7)
     assert case.changes() == ["grown"]
-    assert case.native().take(case.place()) > 0 and case.changes() == ["same"]
+    assert case.native().update(case.place()) > 0 and case.changes() == ["same"]
     case.do(*DELETE[named(case)])
     case.restore()
     assert case.events() == events
 
 
 def test_a_database_in_use_is_refused(case: Case, tmp_path: Path) -> None:
-    case.native().take(case.place())
+    case.native().update(case.place())
     case.do(*DELETE[named(case)])
     program = "import sys; f = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -234,7 +234,7 @@ def test_a_database_in_use_is_refused(case: Case, tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_gone_or_damaged_is_refused(case: Case) -> None:
-    case.native().take(case.place())
+    case.native().update(case.place())
     case.do(*DELETE[named(case)])
     with open(case.database, "r+b") as file:
         file.seek(os.path.getsize(case.database) // 2)
@@ -246,12 +246,12 @@ def test_a_database_that_is_gone_or_damaged_is_refused(case: Case) -> None:
     with open(case.database, "rb") as file:
         assert file.read() == before
     os.unlink(case.database)
-    with pytest.raises(errors.Refused, match="its tool must make it"):
+    with pytest.raises(errors.Refused, match="only its tool can create it"):
         case.restore()
 
 
 def test_a_database_that_is_damaged_elsewhere_is_not_written_to(case: Case) -> None:
-    case.native().take(case.place())
+    case.native().update(case.place())
     case.do(*DELETE[named(case)], "create table other(x)", "insert into other values (1)")
     with closing(apsw.Connection(case.database)) as db:
         db.execute("pragma wal_checkpoint(truncate)").fetchall()
@@ -272,7 +272,7 @@ def test_a_place_that_another_session_has_by_now_is_refused(tmp_path: Path) -> N
     case = hermes(tmp_path)
     with closing(apsw.Connection(case.database)) as db:
         ((first,),) = db.execute("select min(id) from messages where session_id = 'dbonly0001'")
-    case.native().take(case.place())
+    case.native().update(case.place())
     case.do(
         *DELETE["hermes"],
         f"insert into messages (id, session_id, role, timestamp) values ({first}, 'keep0001', 'user', 1)",
@@ -286,7 +286,7 @@ def test_a_place_that_another_session_has_by_now_is_refused(tmp_path: Path) -> N
 def test_a_parent_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     case = hermes(tmp_path)
     case.do("update sessions set parent_session_id = 'keep0001' where id = 'dbonly0001'")
-    case.native().take(case.place())
+    case.native().update(case.place())
     case.do(*DELETE["hermes"], "delete from messages where session_id = 'keep0001'")
     case.do(
         "delete from session_model_usage where session_id = 'keep0001'",
@@ -333,7 +333,7 @@ def test_every_kind_of_value_comes_back_as_it_was(tmp_path: Path) -> None:
         with closing(apsw.Connection(case.database)) as db:
             return list(db.execute(f"select {told} from session where id = '{OPENCODE}'"))
 
-    case.native().take(case.place())
+    case.native().update(case.place())
     before = values()
     case.do(*DELETE["opencode"])
     case.restore()
@@ -346,7 +346,7 @@ def test_whatever_rows_go_the_same_is_told_again(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     case = opencode(tmp_path_factory.mktemp("rows"))
-    case.native().take(case.place())
+    case.native().update(case.place())
     events, others = case.events(), case.dump(but=OPENCODE)
     with closing(apsw.Connection(case.database)) as db:
         ids = [str(id) for (id,) in db.execute("select id from part where session_id = ?", (OPENCODE,))]
@@ -363,12 +363,12 @@ def test_whatever_rows_go_the_same_is_told_again(
 
 def test_a_copy_of_each_database_of_one_session(tmp_path: Path) -> None:
     case = opencode(tmp_path)
-    case.native().take(case.place())
+    case.native().update(case.place())
     moved = str(tmp_path / "elsewhere" / "opencode.db")
     shutil.copytree(case.root, os.path.dirname(moved))
     there = case._replace(root=os.path.dirname(moved), database=moved)
-    there.native().take(there.place())
-    assert {copy.database for copy in row_backups.known(case.folder)} == {case.database, moved}
+    there.native().update(there.place())
+    assert {copy.database for copy in row_backups.row_backups_in(case.folder)} == {case.database, moved}
 
 
 def test_a_database_that_is_not_known_or_gone_stops_nothing(
@@ -377,7 +377,7 @@ def test_a_database_that_is_not_known_or_gone_stops_nothing(
     case = opencode(tmp_path)
     place = case.place()
     case.do("drop index part_session_idx", "alter table part rename column session_id to whose")
-    assert case.native().take(place) == 0
-    assert "has no table part as it is known here" in caplog.text and not case.native().exists()
+    assert case.native().update(place) == 0
+    assert "has no table part in a known form" in caplog.text and not case.native().exists()
     os.unlink(case.database)
-    assert case.native().take(place) == 0
+    assert case.native().update(place) == 0

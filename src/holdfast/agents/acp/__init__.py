@@ -1,4 +1,4 @@
-"""The Agent Client Protocol, spoken over files: the JSON-RPC side is ours and survives a restart."""
+"""The Agent Client Protocol over files: our side of JSON-RPC survives a restart."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def make_driver(job: AgentJob) -> Driver:
 
 
 def launch(job: AgentJob) -> AgentLaunch:
-    """Its command as it is written, and what the config adds."""
+    """The command as configured, plus the extra arguments of the config."""
     return AgentLaunch((*job.program, *job.args))
 
 
 def entry(name: str, table: Mapping[str, Any]) -> Agent:
-    """The entry of `[agents.NAME]`: `command` is its whole command line, `title` its name for people.
+    """The entry of `[agents.NAME]`: `command` is the whole command line, `title` the display name.
 
-    Its id, its store and its traps are not known; `env` and the rest are settings, as for any agent.
+    Its id format, its store and its traps are unknown; `env` and the rest are settings as for any agent.
     """
     title, command = table.get("title", name), table.get("command", ())
     if not isinstance(title, str) or not title:
@@ -37,6 +37,6 @@ def entry(name: str, table: Mapping[str, Any]) -> Agent:
         title=title,
         protocols=("acp",),
         driver=make_driver,
-        install=f'say how it is started: [agents.{name}] command = ["…"] in config.toml',
+        install=f'set its command line: [agents.{name}] command = ["…"] in config.toml',
         launch=launch,
     )

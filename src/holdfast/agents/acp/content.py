@@ -1,4 +1,4 @@
-"""Content blocks of ACP as text and diffs."""
+"""What text and which diffs do ACP content blocks hold?"""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from holdfast.model.event import Origin
 from holdfast.model.json_codec import encode
 
-# Where agents keep the text of a result that is an object; the first that holds some is taken.
+# Where agents keep the text of a result object; the first non-empty one is used.
 _TEXT_KEYS = ("output", "formatted_output", "aggregated_output", "stdout", "message", "error", "text")
-_HALF = re.compile("[\ud800-\udfff]")  # of a character
+_HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair
 
 
 def block_text(block: Any) -> str:
-    """One content block as text; what is not text is named."""
+    """One content block as text; anything else is named by its type."""
     if not isinstance(block, dict):
         return block if isinstance(block, str) else ""
     if isinstance(text := block.get("text"), str):
@@ -28,17 +28,17 @@ def block_text(block: Any) -> str:
     return f"[{kind} {what}]" if isinstance(what, str) else f"[{kind}]"
 
 
-def shown(content: Any) -> str:
+def shown_text(content: Any) -> str:
     """The text blocks of a tool call's content."""
     parts = [block_text(item.get("content")) for item in _items(content) if item.get("type") == "content"]
     return "\n".join(part for part in parts if part)
 
 
-def printed(update: dict[str, Any]) -> str:
-    """What a terminal of the agent's own printed, as codex-acp tells it beside its content."""
+def terminal_output(update: dict[str, Any]) -> str:
+    """What the agent's own terminal printed; codex-acp reports it beside the content."""
     meta = update.get("_meta")
-    told = meta if isinstance(meta, dict) else {}
-    for piece in (told.get("terminal_output_delta"), told.get("terminal_output")):
+    fields = meta if isinstance(meta, dict) else {}
+    for piece in (fields.get("terminal_output_delta"), fields.get("terminal_output")):
         if isinstance(piece, dict) and isinstance(data := piece.get("data"), str):
             return data
     return ""
@@ -68,11 +68,11 @@ def raw_text(output: Any) -> str:
     return encode(output).decode()
 
 
-def mended(text: str) -> str:
-    """Joined pieces with the halves of characters that were cut between them put together.
+def join_surrogates(text: str) -> str:
+    """Join the surrogate pairs that were split between two chunks.
 
-    A stream may cut inside an emoji; each half is a lone surrogate, and two halves in a row are refused
-    by the store.
+    A stream may split inside an emoji. Each half is a lone surrogate, and the store refuses two halves in a
+    row.
     """
     if text.isascii() or _HALF.search(text) is None:
         return text
@@ -83,7 +83,7 @@ def _items(content: Any) -> list[dict[str, Any]]:
     return [item for item in content if isinstance(item, dict)] if isinstance(content, list) else []
 
 
-# --- Names for what ACP leaves without one: a tool's name, a call's id, the origin of an event.
+# --- Names that ACP leaves out: a tool's name, a call's id, an event's origin
 
 _WORD = re.compile(r"[A-Za-z][\w.:/-]{0,99}")
 _TURN = re.compile(r"\d+:(?=.)")
@@ -94,11 +94,11 @@ _PLAIN = re.compile(r"[!-~]{1,500}")
 
 
 def tool_name(update: dict[str, Any], first: bool) -> str | None:
-    """The tool's name as an update tells it; None if it does not.
+    """The tool's name in an update; None if it has none.
 
-    In this order: a `name` of its own; `toolName` in `_meta` (the Claude adapters); the name in the id
-    (Gemini); the title of a call that is announced before its input is known, if it is one word
-    (OpenCode and Kimi: later titles tell of the command).
+    In this order: its own `name`; `toolName` in `_meta` (the Claude adapters); the name in the id (Gemini);
+    the title of a call that is announced before its input is known, if it is one word (OpenCode and Kimi:
+    later titles describe the command).
     """
     if isinstance(name := update.get("name"), str) and name:
         return name
@@ -106,40 +106,42 @@ def tool_name(update: dict[str, Any], first: bool) -> str | None:
         for inner in (meta, *meta.values()):
             if isinstance(inner, dict) and isinstance(name := inner.get("toolName"), str) and name:
                 return name
-    if isinstance(call := update.get("toolCallId"), str) and (told := _TOLD_BY_ID.fullmatch(call)):
-        return told["name"]
+    if isinstance(call := update.get("toolCallId"), str) and (match := _TOLD_BY_ID.fullmatch(call)):
+        return match["name"]
     title = update.get("title")
     if first and update.get("status") == "pending" and isinstance(title, str) and _WORD.fullmatch(title):
         return title
     return None
 
 
-def call_id(told: str) -> str:
-    """A call's id without the number of its turn: Kimi says `0:call_x` live and `1:call_x` in a replay."""
-    return _TURN.sub("", told, count=1)
+def call_id(agent_id: str) -> str:
+    """A call's id without its turn number: Kimi sends `0:call_x` live and `1:call_x` in a replay."""
+    return _TURN.sub("", agent_id, count=1)
 
 
 class AcpOrigins:
-    """Origins for one task's events."""
+    """Builds origins for one task's events."""
 
     def __init__(self, agent: str, task: str):
         self._agent = agent
         self._task = task
         self.native_id: str | None = None
 
-    def of(self, kind: str, told: str, part: int | None = None) -> Origin | None:
-        """The origin of what the agent called `told`.
+    def of(self, kind: str, agent_id: str, part: int | None = None) -> Origin | None:
+        """The origin of something with an id of the agent.
 
-        An origin is stored once in a session, so an id that may be a counter (`call_1`, which begins
-        anew in every process) counts for this task only.
+        An origin is stored once per session, so an id that may be a counter (`call_1`, which restarts in
+        every process) is valid for this task only.
         """
-        if self.native_id is None or not _PLAIN.fullmatch(told):
+        if self.native_id is None or not _PLAIN.fullmatch(agent_id):
             return None
-        record = f"{kind}:{told}" if part is None else f"{kind}:{told}:{part}"
-        return Origin(self._agent, self.native_id, record if _LONG.search(told) else f"{self._task}:{record}")
+        record = f"{kind}:{agent_id}" if part is None else f"{kind}:{agent_id}:{part}"
+        return Origin(
+            self._agent, self.native_id, record if _LONG.search(agent_id) else f"{self._task}:{record}"
+        )
 
-    def here(self, kind: str, told: str) -> Origin | None:
-        """The origin of what has its number in this process only."""
-        if self.native_id is None or not _PLAIN.fullmatch(told):
+    def here(self, kind: str, number: str) -> Origin | None:
+        """The origin of something that is numbered in this process only."""
+        if self.native_id is None or not _PLAIN.fullmatch(number):
             return None
-        return Origin(self._agent, self.native_id, f"{self._task}:{kind}:{told}")
+        return Origin(self._agent, self.native_id, f"{self._task}:{kind}:{number}")

@@ -1,4 +1,4 @@
-"""Our side of JSON-RPC: the lines that we send, and which of our requests an answer is for."""
+"""What does our side of JSON-RPC send, and which of our requests does a response belong to?"""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ METHOD_NOT_FOUND = -32601
 
 
 class JsonRpcPeer:
-    """Requests numbered by a counter, so that the same conversation always has the same bytes.
+    """Requests are numbered by a counter, so the same conversation always produces the same bytes.
 
-    The ids of the agent's own requests are a space apart: they restart at 0 and meet ours.
+    The agent's own request ids are a separate space: they restart at 0 and overlap with ours.
     """
 
     def __init__(self) -> None:
         self._next = 0
-        self._waiting: dict[int, str] = {}  # id: method
+        self._waiting: dict[int, str] = {}  # id -> method
 
     def request(self, method: str, params: dict[str, Any]) -> bytes:
-        """A request that waits for its answer from now on."""
+        """A request that expects a response."""
         number, self._next = self._next, self._next + 1
         self._waiting[number] = method
         return _line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
     def answered(self, message: dict[str, Any]) -> str | None:
-        """The method of the request that a message answers; None if we did not ask that."""
+        """The method of the request that a message responds to; None if we sent no such request."""
         number = message.get("id")
         return self._waiting.pop(number, None) if type(number) is int else None
 
@@ -37,12 +37,12 @@ def notify(method: str, params: dict[str, Any]) -> bytes:
 
 
 def reply(request: Any, result: dict[str, Any]) -> bytes:
-    """The answer to a request of the agent."""
+    """The response to a request of the agent."""
     return _line({"jsonrpc": "2.0", "id": request, "result": result})
 
 
 def refuse(request: Any, method: str) -> bytes:
-    """The answer to a request that we offer nothing for."""
+    """The response to a request that we do not support."""
     problem = {"code": METHOD_NOT_FOUND, "message": f"Method not found: {method}"}
     return _line({"jsonrpc": "2.0", "id": request, "error": problem})
 
@@ -51,26 +51,26 @@ def _line(message: dict[str, Any]) -> bytes:
     return encode(message) + b"\n"
 
 
-# --- JSON-RPC errors in words.
+# --- JSON-RPC errors as text
 
 AUTH_REQUIRED = -32000
-# Errors that say that a request was never taken: its form or the login was at fault.
+# These errors mean that the request was not accepted: its form or the login was wrong.
 _NOT_TAKEN = frozenset({AUTH_REQUIRED, -32600, -32601, -32602, -32700})
 
 
-def number_of(problem: Any) -> int | None:
+def error_code(problem: Any) -> int | None:
     """An error's code."""
     number = problem.get("code") if isinstance(problem, dict) else None
     return number if type(number) is int else None
 
 
-def was_taken(problem: Any) -> bool:
-    """Whether the agent had begun on what it then failed at."""
-    return number_of(problem) not in _NOT_TAKEN
+def was_accepted(problem: Any) -> bool:
+    """Whether the agent had accepted the request before it failed."""
+    return error_code(problem) not in _NOT_TAKEN
 
 
-def text_of(problem: Any) -> str:
-    """An error's message, with what its data tells more."""
+def error_text(problem: Any) -> str:
+    """An error's message, with the details in its data."""
     if not isinstance(problem, dict):
         return str(problem)
     message = problem.get("message")
@@ -81,11 +81,11 @@ def text_of(problem: Any) -> str:
 
 
 def _inner(text: str) -> str:
-    """Gemini hands on what the API said as JSON."""
+    """Gemini wraps the API's message in JSON."""
     try:
         inner = decode(text)
     except (ValueError, RecursionError):
         return text
-    told = inner.get("error") if isinstance(inner, dict) else None
-    message = told.get("message") if isinstance(told, dict) else None
+    error = inner.get("error") if isinstance(inner, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) and message else text

@@ -1,4 +1,4 @@
-"""Tool calls: many updates of one call folded into one beginning and one end."""
+"""How do many updates of one tool call become one start and one end?"""
 
 from __future__ import annotations
 
@@ -7,101 +7,101 @@ from typing import Any
 import msgspec
 
 from holdfast.agents.acp import content
-from holdfast.agents.acp import content as naming
 from holdfast.agents.acp.content import AcpOrigins
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import decode
 
 _OUTCOMES = {"completed": "ok", "failed": "error"}
-UNKNOWN = ("interrupted", "The agent ended without telling how this call ended; it may have run.")
-MAX_PRINTED = 4 * 1024 * 1024  # characters of one call
-_PRINTED_MORE = "\n[more was printed than is kept]"
+UNKNOWN = ("interrupted", "The agent ended without reporting a result; the tool may have run.")
+MAX_PRINTED = 4 * 1024 * 1024  # characters per call
+_PRINTED_MORE = "\n[output truncated]"
 _KEPT = ("kind", "title", "content", "rawInput", "rawOutput")
 
 
 class AcpToolCall(msgspec.Struct):
-    """One tool call, as far as it has been told."""
+    """One tool call, as far as it is known."""
 
     id: str
     name: str = ""
-    told: dict[str, Any] = {}  # the last of each field
-    streamed: dict[str, Any] | None = None  # the input, where it came as content
-    diffs: list[dict[str, Any]] = []  # the last that were shown, maybe only with the permission request
-    printed: list[str] = []  # by a terminal of the agent's own
+    fields: dict[str, Any] = {}  # the last value of each field
+    streamed: dict[str, Any] | None = None  # the input, if it arrived as content
+    diffs: list[dict[str, Any]] = []  # the last ones shown, possibly only with the permission request
+    printed: list[str] = []  # by the agent's own terminal
     printed_size: int = 0
     begun: bool = False
     ended: bool = False
 
     @property
     def label(self) -> str:
-        """The tool's name; where the agent tells none, what kind of tool it is."""
-        kind = self.told.get("kind")
+        """The tool's name; if the agent sends none, the kind of tool."""
+        kind = self.fields.get("kind")
         return self.name or (kind if isinstance(kind, str) and kind else "tool")
 
     @property
     def input(self) -> Any:
-        """Its input; where the agent never tells it (Gemini), what it shows of it instead."""
-        if self.told.get("rawInput"):
-            return self.told["rawInput"]
-        title = self.told.get("title")
+        """Its input; if the agent never sends it (Gemini), what it shows instead."""
+        if self.fields.get("rawInput"):
+            return self.fields["rawInput"]
+        title = self.fields.get("title")
         return self.streamed or ({"title": title} if isinstance(title, str) and title else {})
 
     def take(self, update: dict[str, Any]) -> None:
-        """Keep what an update tells."""
-        before = self.told.get("rawInput")
-        self.told.update({key: update[key] for key in _KEPT if update.get(key) is not None})
-        self._print(content.printed(update))
+        """Merge an update."""
+        before = self.fields.get("rawInput")
+        self.fields.update({key: update[key] for key in _KEPT if update.get(key) is not None})
+        self._print(content.terminal_output(update))
         self.diffs = content.diffs(update.get("content")) or self.diffs
-        raw = self.told.get("rawInput")
+        raw = self.fields.get("rawInput")
         if isinstance(before, dict) and isinstance(raw, dict):
-            # OpenCode asks with less (no cwd) than it tells before or after, in either order.
-            self.told["rawInput"] = {**before, **raw}
+            # OpenCode's permission requests hold less (no cwd) than its updates before or after, in either
+            # order.
+            self.fields["rawInput"] = {**before, **raw}
         if not raw and update.get("status") == "in_progress":
-            # Kimi asks for a permission before it gives the input in any other way.
-            self.streamed = _object(content.shown(update.get("content"))) or self.streamed
+            # Kimi asks for permission before it sends the input in any other way.
+            self.streamed = _object(content.shown_text(update.get("content"))) or self.streamed
 
     def _print(self, text: str) -> None:
-        """Keep what a terminal printed, up to a limit."""
+        """Keep terminal output, up to a limit."""
         room = MAX_PRINTED - self.printed_size
         if text and room > 0:
             self.printed.append(text if len(text) <= room else text[:room] + _PRINTED_MORE)
             self.printed_size += len(text)
 
     def release(self) -> None:
-        """Forget what only a call without an end needs; a long task has thousands of calls."""
-        self.name, self.told, self.streamed, self.diffs, self.printed = self.label, {}, None, [], []
+        """Drop what only an open call needs; a long task has thousands of calls."""
+        self.name, self.fields, self.streamed, self.diffs, self.printed = self.label, {}, None, [], []
 
 
 class AcpToolCalls:
-    """All calls of one process, by the id the agent uses."""
+    """All calls of one process, by the agent's id."""
 
     def __init__(self, origins: AcpOrigins):
-        self.open: dict[str, str] = {}  # those that were announced and did not end: id and name
+        self.open: dict[str, str] = {}  # announced and not ended: id -> name
         self._origins = origins
         self._calls: dict[str, AcpToolCall] = {}
         self._ids: set[str] = set()
 
-    def get(self, told: Any) -> AcpToolCall | None:
-        """The call of that id, as the agent says it."""
-        return self._calls.get(told) if isinstance(told, str) else None
+    def get(self, agent_id: Any) -> AcpToolCall | None:
+        """The call with that id, as the agent writes it."""
+        return self._calls.get(agent_id) if isinstance(agent_id, str) else None
 
     def on_update(self, update: dict[str, Any], asked: bool = False, stopped: bool = False) -> list[NewEvent]:
-        """What follows from an update of a call.
+        """The events that an update causes.
 
         `asked`: it comes with a permission request. `stopped`: the agent was told to stop; Gemini and
-        OpenCode then say `completed` of a command that they broke off.
+        OpenCode then report an aborted command as `completed`.
         """
-        told = update.get("toolCallId")
-        if not isinstance(told, str):
+        agent_id = update.get("toolCallId")
+        if not isinstance(agent_id, str):
             return []
-        call = self._calls.get(told)
+        call = self._calls.get(agent_id)
         first = call is None
         if call is None:
-            call = self._calls[told] = AcpToolCall(self._free_id(told))
+            call = self._calls[agent_id] = AcpToolCall(self._free_id(agent_id))
         if call.ended:
             return []
         call.take(update)
-        if not call.begun and (name := naming.tool_name(update, first)) is not None:
+        if not call.begun and (name := content.tool_name(update, first)) is not None:
             call.name = name
         self.open[call.id] = call.label
         status = update.get("status")
@@ -114,7 +114,7 @@ class AcpToolCalls:
         return events
 
     def close(self, why: dict[str, tuple[str, str]]) -> list[NewEvent]:
-        """An end for each call that has none; `why` says for some ids what is known: outcome and text."""
+        """An end for each open call; `why` maps an id to its known outcome and text."""
         events = []
         for call in self._calls.values():
             if call.ended:
@@ -136,24 +136,24 @@ class AcpToolCalls:
         if call.diffs:
             body["diff"] = call.diffs
         call.release()
-        # An end that the agent did not tell has no origin: what its store may tell is another record.
+        # An end that the agent did not report has no origin: its store may hold another record of it.
         return NewEvent("tool_summary", body, origin=self._origins.of("result", call.id) if known else None)
 
-    def _free_id(self, told: str) -> str:
-        short = naming.call_id(told)
-        free = told if short in self._ids else short
+    def _free_id(self, agent_id: str) -> str:
+        short = content.call_id(agent_id)
+        free = agent_id if short in self._ids else short
         self._ids.add(free)
         return free
 
 
 def _is_known(call: AcpToolCall, update: dict[str, Any], first: bool) -> bool:
-    """Whether its input is all there.
+    """Whether the input is complete.
 
-    OpenCode announces a call as pending with nothing but its cwd; Kimi streams the input as content of an
-    update in progress; Gemini begins in progress and never tells it; the Claude adapters give it in an
-    update without a status.
+    OpenCode announces a call as pending with only its cwd; Kimi streams the input as content of an
+    in-progress update; Gemini starts in progress and never sends it; the Claude adapters send it in an update
+    without a status.
     """
-    raw = call.told.get("rawInput")
+    raw = call.fields.get("rawInput")
     has_input = bool(raw) and not (isinstance(raw, dict) and raw.keys() == {"cwd"})
     status = update.get("status")
     if status == "in_progress":
@@ -170,14 +170,14 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _output(call: AcpToolCall, update: dict[str, Any]) -> str:
-    """The text of a result: the raw one if that is text, else what is shown, else what the raw one holds."""
+    """The text of a result: raw text, else the shown content, else text inside the raw output."""
     raw = update.get("rawOutput")
     if isinstance(raw, str) and raw:
         return raw
-    if said := content.shown(update.get("content")) or content.mended("".join(call.printed)):
-        return said
+    if text := content.shown_text(update.get("content")) or content.join_surrogates("".join(call.printed)):
+        return text
     if raw is None:
-        raw = call.told.get("rawOutput")
+        raw = call.fields.get("rawOutput")
     if raw is None and update.get("content") is None:
-        return content.shown(call.told.get("content"))
+        return content.shown_text(call.fields.get("content"))
     return content.raw_text(raw)

@@ -1,4 +1,4 @@
-"""What an agent tells of a prompt in `session/update`, as events."""
+"""Which events do an agent's `session/update` messages contain?"""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from holdfast.agents.acp.content import AcpOrigins
 from holdfast.agents.acp.tool_calls import AcpToolCalls
 from holdfast.agents.driver import MAX_BLOCK
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts.jsonl import notice_event as notice
+from holdfast.transcripts.jsonl import notice_event
 
 _SPOKEN = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
-# Nothing for a log: menus, modes and settings; the user's words we wrote ourselves.
+# Not logged: menus, modes and settings, and the user's text, which we wrote ourselves.
 _QUIET = frozenset(
     {
         "user_message_chunk",
@@ -24,33 +24,33 @@ _QUIET = frozenset(
     }
 )
 _MARKS = {"completed": "[x]", "in_progress": "[>]"}
-# These come whether or not a prompt was taken.
+# These arrive whether or not a prompt was accepted.
 _NO_ACCEPTANCE = _QUIET - {"user_message_chunk"} | {"usage_update"}
 
 
 def shows_acceptance(update: dict[str, Any]) -> bool:
-    """Whether an update can only come from an agent that took the prompt."""
+    """Whether an update proves that the agent accepted the prompt."""
     kind = update.get("sessionUpdate")
     return isinstance(kind, str) and kind not in _NO_ACCEPTANCE
 
 
 class AcpUpdates:
-    """Chunks joined, calls folded, usage kept."""
+    """Joins chunks, merges tool calls, keeps the usage."""
 
     def __init__(self, origins: AcpOrigins):
         self._origins = origins
         self.calls = AcpToolCalls(origins)
         self.usage: dict[str, Any] = {}
-        self.answer: str | None = None  # the last text that was said
-        self.spoke = False  # since the last word of a tool
+        self.answer: str | None = None  # the last complete text
+        self.has_text = False  # text arrived after the last tool update
         self.did_anything = False
-        self._kind: str | None = None  # of the block that is being said
+        self._kind: str | None = None  # of the current block
         self._message: str | None = None
         self._pieces: list[str] = []
-        self._size = 0  # characters of them
-        self._part = 0  # parts of this block that are in the log already
-        self._blocks: dict[str, int] = {}  # message: how many blocks of it are in the log
-        self._said = 0
+        self._size = 0  # characters in them
+        self._part = 0  # parts of this block that are already in the log
+        self._blocks: dict[str, int] = {}  # message -> how many of its blocks are in the log
+        self._block_count = 0
         self._plan: str | None = None
 
     def on_update(self, update: dict[str, Any], stopped: bool = False) -> list[NewEvent]:
@@ -61,7 +61,7 @@ class AcpUpdates:
         if kind in _SPOKEN:
             return self._piece(_SPOKEN[kind], update)
         if kind in ("tool_call", "tool_call_update"):
-            self.spoke, self.did_anything = False, True
+            self.has_text, self.did_anything = False, True
             events = self.calls.on_update(update, stopped=stopped)
             return [*self.flush(), *events] if events or kind == "tool_call" else []
         if kind in ("plan", "plan_update"):
@@ -72,19 +72,19 @@ class AcpUpdates:
         return [] if kind in _QUIET else [*self.flush(), _unknown(update)]
 
     def flush(self) -> list[NewEvent]:
-        """The block that was being said, or the last part of it."""
-        text = content.mended("".join(self._pieces))
+        """End the current block and return it, or its last part."""
+        text = content.join_surrogates("".join(self._pieces))
         events = [self._said_event(text, more=False)] if self._kind is not None and text else []
         self._kind, self._message, self._pieces, self._size, self._part = None, None, [], 0, 0
         return events
 
     def _full_parts(self) -> list[NewEvent]:
-        """The parts that a block too long for one event has by now; its rest stays here."""
+        """The full parts of a block that is too long for one event; the rest stays here."""
         if self._size <= MAX_BLOCK:
             return []
-        text, events = content.mended("".join(self._pieces)), []
+        text, events = content.join_surrogates("".join(self._pieces)), []
         while len(text) > MAX_BLOCK:
-            # Not between the halves of a character.
+            # Do not split a surrogate pair.
             cut = MAX_BLOCK - ("\ud800" <= text[MAX_BLOCK - 1] <= "\udbff")
             self._part += 1
             events.append(self._said_event(text[:cut], more=True))
@@ -101,34 +101,34 @@ class AcpUpdates:
         elif self._part:
             body["part"] = self._part + 1
         if self._kind == "assistant":
-            self.spoke = True
+            self.has_text = True
             if body.get("part", 1) == 1:
                 self.answer = text
         return NewEvent(self._kind, body, origin=self._next_origin())
 
     def _next_origin(self) -> Origin | None:
         if self._message is None:
-            self._said += 1
-            return self._origins.here("said", str(self._said))
+            self._block_count += 1
+            return self._origins.here("said", str(self._block_count))
         number = self._blocks.get(self._message, 0)
         self._blocks[self._message] = number + 1
         return self._origins.of("message", self._message, number)
 
     def partial_text(self) -> tuple[str, str] | None:
-        """The block that is being said, so far."""
-        text = content.mended("".join(self._pieces))
+        """The current block so far."""
+        text = content.join_surrogates("".join(self._pieces))
         return (self._kind, text) if self._kind is not None and text else None
 
     def close(self) -> list[NewEvent]:
-        """What was half said when the agent died.
+        """The partial block of an agent that died.
 
-        It is marked, and has no origin: the agent's store may have the whole block, which is another record.
+        It is marked and has no origin: the agent's store may hold the whole block as another record.
         """
         return [NewEvent(event.kind, {**event.body, "cut": True}) for event in self.flush()]
 
     def _piece(self, kind: str, update: dict[str, Any]) -> list[NewEvent]:
-        told = update.get("messageId")
-        message = told if isinstance(told, str) and told else None
+        message_id = update.get("messageId")
+        message = message_id if isinstance(message_id, str) and message_id else None
         events = self.flush() if (kind, message) != (self._kind, self._message) else []
         self._kind, self._message = kind, message
         piece = content.block_text(update.get("content"))
@@ -146,11 +146,11 @@ class AcpUpdates:
         if not text or text == self._plan:
             return []
         self._plan = text
-        return [*self.flush(), notice("plan", text)]
+        return [*self.flush(), notice_event("plan", text)]
 
 
 def context_usage(update: dict[str, Any]) -> dict[str, Any]:
-    """What a `usage_update` tells: how full the context is, and what the session has cost so far."""
+    """What a `usage_update` reports: context size and session cost so far."""
     usage: dict[str, Any] = {}
     for key, name in (("used", "context_tokens"), ("size", "context_size")):
         if type(update.get(key)) is int:
@@ -162,7 +162,7 @@ def context_usage(update: dict[str, Any]) -> dict[str, Any]:
 
 
 def prompt_usage(result: dict[str, Any]) -> dict[str, Any]:
-    """What the answer to a prompt tells of tokens: in `usage`, or as Gemini does in `_meta.quota`."""
+    """The token counts in a prompt's response: in `usage`, or for Gemini in `_meta.quota`."""
     meta = result.get("_meta")
     quota = meta.get("quota") if isinstance(meta, dict) else None
     counted = quota.get("token_count") if isinstance(quota, dict) else None
@@ -186,4 +186,4 @@ def prompt_usage(result: dict[str, Any]) -> dict[str, Any]:
 
 def _unknown(update: dict[str, Any]) -> NewEvent:
     kind = update.get("sessionUpdate")
-    return notice("unknown_record", f"an update that is not known here: {kind}", record=update)
+    return notice_event("unknown_record", f"unknown update: {kind}", record=update)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.transcripts.reader import TranscriptReader
 
 
-def behind(path: str) -> tuple[str, ...] | None:
-    """The native program, where npm's postinstall did not put it in place of its stub."""
+def native_program(path: str) -> tuple[str, ...] | None:
+    """The native program, if npm's postinstall did not put it in place of its stub."""
     if discovery.is_native(path) or os.path.basename(path) not in ("claude.exe", "cli-wrapper.cjs"):
         return None
     for suffix in ("", "-musl"):
-        for package in discovery.packages(f"@anthropic-ai/claude-code-{discovery.system()}{suffix}", path):
+        for package in discovery.packages(
+            f"@anthropic-ai/claude-code-{discovery.npm_platform()}{suffix}", path
+        ):
             program = os.path.join(package, "claude")
             if discovery.is_native(program):
                 return (program,)
@@ -23,7 +25,7 @@ def behind(path: str) -> tuple[str, ...] | None:
 
 
 def launch(job: AgentJob) -> AgentLaunch:
-    """Long-lived, spoken to by stream-json, every permission decided by us."""
+    """A long-lived process that speaks stream-json; Holdfast decides every permission."""
     argv = [*job.program, "-p", "--input-format", "stream-json", "--output-format", "stream-json"]
     argv += ["--verbose", "--permission-prompt-tool", "stdio", "--replay-user-messages"]
     argv += ["--include-partial-messages"]
@@ -51,16 +53,16 @@ AGENT = Agent(
     name="claude",
     title="Claude Code",
     aliases=("claude-code",),
-    native_id_pattern=UUID,
+    native_id_pattern=WORD,
     protocols=("stream-json",),
     driver=_driver,
     programs=("claude",),
-    behind=behind,
+    native_program=native_program,
     install="npm install -g @anthropic-ai/claude-code",
     launch=launch,
     forks="turn",
     chooses_id=True,
-    # Not CLAUDE_CODE_*: one of them (SKIP_PROMPT_HISTORY) turns the transcript off, others are a parent's.
+    # Not CLAUDE_CODE_*: SKIP_PROMPT_HISTORY turns the transcript off, and others belong to a parent process.
     keeps=(
         "ANTHROPIC_*",
         "AWS_*",
@@ -91,21 +93,19 @@ AGENT = Agent(
         "VERTEX_*",
     ),
     sets={
-        # Says when it is idle; without it the end of a prompt with background subagents cannot be told.
+        # It reports when it is idle; without this the end of a prompt with background subagents is unknown.
         "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
-        # An update in mid-run would change the program under a conversation, and has deleted
-        # transcripts (anthropics/claude-code#41591).
+        # An update during a run would replace the program of a live conversation, and has deleted transcripts
+        # (anthropics/claude-code#41591).
         "DISABLE_AUTOUPDATER": "1",
     },
     traps=(
-        KnownTrap(
-            "cannot be run by Holdfast: it does not know all the options that it is given", before=(1, 0, 109)
-        ),
-        KnownTrap("a kill before its first reply leaves nothing that could be resumed", before=(2, 1, 45)),
-        KnownTrap("forgets in silence a tool call that a crash cut off, when resumed", before=(2, 1, 265)),
-        KnownTrap("resumes a conversation only from the directory that it began in", before=(2, 1, 198)),
-        KnownTrap("loses the result of a tool that SIGTERM cuts off", since=(2, 1, 236)),
-        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and splits in two"),
+        KnownTrap("cannot run under Holdfast: this version lacks required options", before=(1, 0, 109)),
+        KnownTrap("a kill before the first reply leaves nothing to resume", before=(2, 1, 45)),
+        KnownTrap("a resume silently drops a tool call that a crash cut off", before=(2, 1, 265)),
+        KnownTrap("resumes a conversation only from the directory where it started", before=(2, 1, 198)),
+        KnownTrap("loses the result of a tool that is stopped by SIGTERM", since=(2, 1, 236)),
+        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and then forks"),
     ),
     history=_history,
 )

@@ -1,4 +1,4 @@
-"""The driver of Claude Code: stream-json both ways, permissions and interrupts by its control protocol."""
+"""How is Claude Code driven? By stream-json both ways, with its control protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.agents.claude.stream import PartialBlock
 from holdfast.agents.claude.tool_calls import ClaudeToolCalls
 from holdfast.agents.driver import AgentJob, Decision, DriverOutput, Entry, FinalResult, named_conversation
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 
 PROTOCOL = "stream-json"
 
@@ -19,7 +19,7 @@ class ClaudeDriver:
     """One `claude -p --input-format stream-json --output-format stream-json` process."""
 
     def __init__(self, job: AgentJob):
-        """For that job; nothing is said yet."""
+        """Start before any output."""
         self.job = job
         self.final: FinalResult | None = None
         self.accepted = False
@@ -29,8 +29,8 @@ class ClaudeDriver:
         self._partial = PartialBlock()
         self.pending_permissions = self._permissions.waiting
         self.open_calls = self._calls.open
-        self._states = False  # whether it tells of its state, and so when it is idle
-        self._result: dict[str, Any] | None = None  # of the turn that ended last, if none began since
+        self._states = False  # it reports its state, including when it is idle
+        self._result: dict[str, Any] | None = None  # of the last turn, until another one begins
         self._usage: dict[str, Any] = {}
         self._version = job.version
 
@@ -40,7 +40,7 @@ class ClaudeDriver:
         return DriverOutput(sends=[hello, control.prompt(self.job.task, self.job.prompt)])
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
-        """Say an answer that is in the log already."""
+        """Send an answer that is already in the log."""
         return self._permissions.answer(ask, decision)
 
     def partial_text(self) -> tuple[str, str] | None:
@@ -48,19 +48,19 @@ class ClaudeDriver:
         return self._partial.partial_text()
 
     def interrupt(self) -> DriverOutput | None:
-        """The control request that ends the turn."""
+        """The control request that interrupts the turn."""
         return DriverOutput(sends=[control.request("holdfast-2", "interrupt")])
 
     def on_line(self, line: bytes) -> DriverOutput:
-        """Take one whole line of stdout."""
-        if lines.is_blank(line):
+        """Process one whole line of stdout."""
+        if jsonl.is_blank(line):
             return DriverOutput()
-        record = lines.parse(line)
+        record = jsonl.parse(line)
         if isinstance(record, NewEvent):
             return DriverOutput([record])
-        kind = lines.word(record, "type")
+        kind = jsonl.text_field(record, "type")
         if kind == "control_request":
-            return self._asked(record)
+            return self._on_permission_request(record)
         out = DriverOutput()
         if kind == "stream_event":
             self._partial.on_record(record)
@@ -71,54 +71,56 @@ class ClaudeDriver:
         elif kind == "user":
             self._user(record, out.entries)
         elif kind == "result":
-            self._ended(record)
+            self._on_turn_end(record)
         elif kind == "control_response":
-            self._permissions.echoed(record)
+            self._permissions.on_echo(record)
         elif kind == "control_cancel_request":
-            out.entries += self._permissions.withdrawn(record)
+            out.entries += self._permissions.on_withdrawn(record)
         elif kind == "rate_limit_event":
             out.entries += stream.rate_limit(record)
         elif kind not in stream.QUIET:
-            out.entries.append(lines.unknown(record))
+            out.entries.append(jsonl.unknown(record))
         return out
 
     def on_eof(self) -> DriverOutput:
-        """Stdout has ended for good."""
-        if self._result is not None and not self._calls.helped:
+        """Stdout has ended."""
+        if self._result is not None and not self._calls.has_subagents:
             self._settle()
         out = DriverOutput([*self._partial.close()])
         for call, name in self.open_calls.items():
-            out.entries.append(self._summary(call, name, "interrupted", self._permissions.left(call), None))
+            out.entries.append(
+                self._summary(call, name, "interrupted", self._permissions.outcome_of(call), None)
+            )
         self.open_calls.clear()
         self.pending_permissions.clear()
         return out
 
-    # --- what it says of itself
+    # --- System records
 
     def _system(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        subtype = lines.word(record, "subtype")
+        subtype = jsonl.text_field(record, "subtype")
         if subtype == "init":
-            self._began(record, entries)
+            self._on_turn_start(record, entries)
         elif subtype == "session_state_changed":
             self._states = True
-            # 2.1.197 is idle also while subagents run in the background; 2.1.325 is not.
-            if record.get("state") == "idle" and self._result is not None and not self._calls.helped:
+            # 2.1.197 also reports idle while background subagents run; 2.1.325 does not.
+            if record.get("state") == "idle" and self._result is not None and not self._calls.has_subagents:
                 self._settle()
                 entries += self._left_running()
         elif subtype in ("task_started", "task_updated", "task_notification"):
-            told = self._calls.task(record, between_turns=self._result is not None)
-            if told is not None:
+            notice = self._calls.on_task(record, between_turns=self._result is not None)
+            if notice is not None:
                 call = record.get("tool_use_id")
-                entries.append(lines.notice_event("background_ended", told[: lines.SHOWN], call=call))
+                entries.append(jsonl.notice_event("background_ended", notice[: jsonl.SHOWN], call=call))
         elif subtype not in stream.QUIET_SYSTEM:
-            entries.append(stream.told(record))
+            entries.append(stream.system_event(record))
 
-    def _began(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        """A turn begins; one that was not prompted follows when something in the background ended."""
+    def _on_turn_start(self, record: dict[str, Any], entries: list[Entry]) -> None:
+        """A turn begins; without a prompt it follows a background task that ended."""
         self._result, self._calls.stopped = None, False
         version = record.get("claude_code_version")
         self._version = version if isinstance(version, str) else self._version
-        named = lines.plain(record.get("session_id"))
+        named = jsonl.storable_id(record.get("session_id"))
         if named is not None and named != self.native_id:
             entries += named_conversation(self.job, self.native_id, named, PROTOCOL)
             self.native_id = named
@@ -130,50 +132,50 @@ class ClaudeDriver:
             origin = self._origin(control.prompt_id(self.job.task))
             entries.append(NewEvent("user", {"text": self.job.prompt}, origin=origin))
 
-    def _ended(self, record: dict[str, Any]) -> None:
+    def _on_turn_end(self, record: dict[str, Any]) -> None:
         self._result = record
         self._partial.drop()
         for name, count in stream.counts(record).items():
             self._usage[name] = self._usage.get(name, 0) + count
-        if not self._states and not self._calls.helped:
+        if not self._states and not self._calls.has_subagents:
             self._settle()
 
     def _settle(self) -> None:
         assert self._result is not None
-        summed = self.job.resume and stream.sums_up(self._version)
+        summed = self.job.resume and stream.is_cumulative_cost(self._version)
         usage = {**self._usage, **stream.cost(self._result, summed)}
         self.final = stream.final(self._result, usage, self._calls.stopped)
 
     def _left_running(self) -> list[Entry]:
-        """Commands in the background do not hold the task; 2.1.325 does not leave while one runs."""
+        """Background commands do not hold the task; 2.1.325 does not exit while one runs."""
         running = self._calls.running()
         if not running:
             return []
         return [
-            lines.notice_event("background_running", "still running: " + "; ".join(running)[: lines.SHOWN])
+            jsonl.notice_event("background_running", "still running: " + "; ".join(running)[: jsonl.SHOWN])
         ]
 
-    # --- what it says and does
+    # --- Messages and tools
 
     def _assistant(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        self._partial.whole(record)
+        self._partial.on_whole_record(record)
         for i, block in enumerate(stream.blocks(record.get("message"))):
-            kind = lines.word(block, "type")
+            kind = jsonl.text_field(block, "type")
             if kind in stream.TOOL_USE_TYPES:
                 self._called(record, block, entries)
             elif isinstance(block.get("tool_use_id"), str):
                 self._returned(record, block, entries)
             elif kind in ("text", "thinking"):
-                event = stream.words(record, block, self._record_origin(record, i))
+                event = stream.text_event(record, block, self._record_origin(record, i))
                 entries += [event] if event is not None else []
             elif kind != "redacted_thinking":
-                entries.append(lines.unknown(block))
+                entries.append(jsonl.unknown(block))
 
     def _called(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
         call, name = block.get("id"), block.get("name")
         if not isinstance(call, str) or not isinstance(name, str):
-            entries.append(lines.unknown(block))
-        elif self._calls.began(call, name, record.get("parent_tool_use_id")):
+            entries.append(jsonl.unknown(block))
+        elif self._calls.start(call, name, record.get("parent_tool_use_id")):
             body = self._with_parent(call, {"call": call, "name": name, "input": block.get("input")})
             entries.append(NewEvent("tool_progress", body, origin=self._origin(f"call:{call}")))
 
@@ -182,22 +184,22 @@ class ClaudeDriver:
             self._accept(entries)
             return
         for i, block in enumerate(stream.blocks(record.get("message"))):
-            said = block.get("text")
+            text = block.get("text")
             if isinstance(block.get("tool_use_id"), str):
                 self._returned(record, block, entries)
             elif isinstance(record.get("parent_tool_use_id"), str):
-                pass  # a subagent's prompt, which its call has as input
-            elif isinstance(said, str):
-                code = "interrupted" if said.startswith(stream.INTERRUPT_MARK) else "told"
+                pass  # a subagent's prompt; its call already holds it as input
+            elif isinstance(text, str):
+                code = "interrupted" if text.startswith(stream.INTERRUPT_MARK) else "told"
                 origin = self._record_origin(record, i)
-                entries.append(NewEvent("notice", {"text": said, "code": code}, origin=origin))
+                entries.append(NewEvent("notice", {"text": text, "code": code}, origin=origin))
             else:
-                entries.append(lines.unknown(block))
+                entries.append(jsonl.unknown(block))
 
     def _returned(self, record: dict[str, Any], block: dict[str, Any], entries: list[Entry]) -> None:
         call = block["tool_use_id"]
-        self._permissions.settled(call)
-        name = self._calls.ended(call, stream.goes_on(record))
+        self._permissions.on_result(call)
+        name = self._calls.end(call, stream.runs_in_background(record))
         if name is None:
             return
         outcome = "error" if block.get("is_error") else "ok"
@@ -206,13 +208,15 @@ class ClaudeDriver:
         origin = self._origin(f"result:{call}")
         entries.append(self._summary(call, name, outcome, stream.output(block.get("content")), origin))
 
-    def _asked(self, record: dict[str, Any]) -> DriverOutput:
+    def _on_permission_request(self, record: dict[str, Any]) -> DriverOutput:
         id, request = record.get("request_id"), record.get("request")
         if not isinstance(id, str) or not isinstance(request, dict):
-            return DriverOutput([lines.unknown(record)])
+            return DriverOutput([jsonl.unknown(record)])
         if request.get("subtype") != "can_use_tool":
-            return DriverOutput([lines.unknown(record)], [control.refusal(id)])
-        return self._permissions.asked(record, self._calls.parents.get(lines.word(request, "tool_use_id")))
+            return DriverOutput([jsonl.unknown(record)], [control.refusal(id)])
+        return self._permissions.on_request(
+            record, self._calls.parents.get(jsonl.text_field(request, "tool_use_id"))
+        )
 
     def _summary(self, call: str, name: str, outcome: str, output: str, origin: Origin | None) -> NewEvent:
         body = {"call": call, "name": name, "outcome": outcome, "output": output}
@@ -223,10 +227,10 @@ class ClaudeDriver:
         return body if parent is None else {**body, "parent": parent}
 
     def _origin(self, record_id: str) -> Origin | None:
-        return lines.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
+        return jsonl.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
 
     def _record_origin(self, record: dict[str, Any], block: int) -> Origin | None:
-        """Its transcript has a record of the same uuid; both hold one block each."""
+        """Its transcript has a record with the same uuid; both hold one block each."""
         id = record.get("uuid")
         if not isinstance(id, str):
             return None

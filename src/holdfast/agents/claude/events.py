@@ -1,4 +1,4 @@
-"""A transcript's records as events: the same that the driver writes of the same things in the stream."""
+"""Which events does a transcript contain? The same events that the driver writes for the stream."""
 
 from __future__ import annotations
 
@@ -10,55 +10,54 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.claude import records, stream
-from holdfast.agents.claude.records import QUIET, QUIET_SYSTEM, ClaudeRecord, inside
+from holdfast.agents.claude.records import QUIET, QUIET_SYSTEM, ClaudeRecord, parse_raw
 from holdfast.agents.claude.transcript import TranscriptPiece
 from holdfast.errors import BadInput
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 
 _STDOUT = re.compile(r"<local-command-std(?:out|err)>(.*)</local-command-std(?:out|err)>\s*", re.DOTALL)
 _API_ERROR = re.compile(r'"type":"(\w+)_error"')
 _API_ERRORS = {"api": "server_error"}
 
 
-def told(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
-    """What a `system` record says; None if that is nothing about the work."""
+def system_event(record: ClaudeRecord, raw: bytes) -> NewEvent | None:
+    """The event of a `system` record; None if it is not about the work."""
     if record.subtype in QUIET_SYSTEM:
         return None
-    value = wire.parse(raw)
+    value = jsonl.parse(raw)
     if not isinstance(value, dict):
         return value
     if record.subtype == "api_error":
-        return stream.told(_retry(value))
+        return stream.system_event(_retry(value))
     content = value.get("content")
-    found = _STDOUT.fullmatch(content) if isinstance(content, str) else None
-    if record.subtype == "local_command" and found is not None:
-        # The stream has it as the words of a model «<synthetic>», with the same uuid and without marks.
-        return wire.notice_event("synthetic", found[1].strip())
-    return stream.told(value)
+    match = _STDOUT.fullmatch(content) if isinstance(content, str) else None
+    if record.subtype == "local_command" and match is not None:
+        # The stream has it as text of the model «<synthetic>», with the same uuid and without markup.
+        return jsonl.notice_event("synthetic", match[1].strip())
+    return stream.system_event(value)
 
 
 def _retry(value: dict[str, Any]) -> dict[str, Any]:
-    """A stored `api_error` as the stream has it: «rate_limit» where the API says «rate_limit_error»."""
+    """A stored `api_error` as the stream words it: «rate_limit» where the API says «rate_limit_error»."""
     error = value.get("error")
-    told = error if isinstance(error, dict) else {}
-    kind = _API_ERROR.search(wire.word(told, "message"))
-    why = _API_ERRORS.get(kind[1], kind[1]) if kind else told.get("formatted")
+    fields = error if isinstance(error, dict) else {}
+    kind = _API_ERROR.search(jsonl.text_field(fields, "message"))
+    why = _API_ERRORS.get(kind[1], kind[1]) if kind else fields.get("formatted")
     return {
         "subtype": "api_retry",
-        "error_status": told.get("status") if isinstance(told.get("status"), int) else None,
+        "error_status": fields.get("status") if isinstance(fields.get("status"), int) else None,
         "error": why if isinstance(why, str) else None,
         "attempt": value.get("retryAttempt"),
         "max_retries": value.get("maxRetries"),
     }
 
 
-# --- The tools of one transcript: which are open, and which ended.
+# --- Tool calls
 
 HELPERS = frozenset({"Task", "Agent"})  # the tools that start a subagent
 
-_KEPT = 4096  # ended calls that are surely known as such
+_KEPT = 4096  # how many ended calls are remembered at least
 
 
 class OpenCall(msgspec.Struct, gc=False):
@@ -66,23 +65,23 @@ class OpenCall(msgspec.Struct, gc=False):
 
     name: str
     parent: str | None  # the call that started the subagent that made it
-    prompt: str | None  # of a subagent that it starts
+    prompt: str | None  # of the subagent that it starts
 
 
 class TranscriptCalls:
-    """The calls of one transcript, of the ended ones only the latest."""
+    """The calls of one transcript; of ended calls only the latest are remembered."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without calls."""
         self.open: dict[str, OpenCall] = {}
         self._young: dict[str, None] = {}
         self._old: dict[str, None] = {}
 
-    def began(self, call: str, name: str, parent: str | None, given: object) -> bool:
-        """A call begins; False if it was told before."""
+    def start(self, call: str, name: str, parent: str | None, arguments: object) -> bool:
+        """A call begins; False if it is already known."""
         if call in self.open or call in self._young or call in self._old:
             return False
-        prompt = given.get("prompt") if name in HELPERS and isinstance(given, dict) else None
+        prompt = arguments.get("prompt") if name in HELPERS and isinstance(arguments, dict) else None
         self.open[call] = OpenCall(name, parent, prompt if isinstance(prompt, str) else None)
         return True
 
@@ -93,18 +92,18 @@ class TranscriptCalls:
             self._old, self._young = self._young, {}
         return self.open.pop(call, _UNKNOWN)
 
-    def ended(self, call: str) -> bool:
-        """Whether a result was told before."""
+    def has_ended(self, call: str) -> bool:
+        """Whether the call's result is already known."""
         return call in self._young or call in self._old
 
-    def helper(self, prompt: str | None = None) -> str | None:
-        """The open call that started a subagent with that prompt; else the latest that started any."""
-        found: str | None = None
+    def subagent_call(self, prompt: str | None = None) -> str | None:
+        """The open call that started a subagent with this prompt; else the latest that started any."""
+        match: str | None = None
         for call, started in self._helpers():
-            found = call
+            match = call
             if prompt is not None and started.prompt == prompt:
                 break
-        return found
+        return match
 
     def _helpers(self) -> Iterator[tuple[str, OpenCall]]:
         for call, started in self.open.items():
@@ -115,7 +114,7 @@ class TranscriptCalls:
 _UNKNOWN = OpenCall("", None, None)
 
 
-# --- A transcript's records as events: the same that the driver writes of the same things in the stream.
+# --- Events
 
 AGENT = "claude"
 
@@ -126,20 +125,20 @@ _SIDES = 8192  # records of subagents in the same file whose call is remembered
 
 
 class ClaudeEventBuilder:
-    """Tells one transcript; given its pieces in logical order."""
+    """Builds the events of one transcript from its pieces in logical order."""
 
     def __init__(self, native_id: str, answered: Callable[[str], bool], parent: str | None = None):
-        """`answered`: whether a call has a result anywhere; `parent`: the call that began a subagent."""
+        """`answered`: whether a call has a result anywhere; `parent`: the call that started this subagent."""
         self.calls = TranscriptCalls()
-        self.helpers: dict[str, str] = {}  # of calls that ended and started a subagent: which
-        self.prompts: dict[str, str] = {}  # and what it was to do
-        self._native_id = native_id if wire.plain(native_id) is not None else None
+        self.helpers: dict[str, str] = {}  # ended call -> the subagent that it started
+        self.prompts: dict[str, str] = {}  # ended call -> the prompt of that subagent
+        self._native_id = native_id if jsonl.storable_id(native_id) is not None else None
         self._answered = answered
         self._parent = parent
-        self._sides: dict[str, str] = {}  # of subagents in the same file, by record: the call
+        self._sides: dict[str, str] = {}  # record of a subagent in the same file -> its call
 
-    def tell(self, piece: TranscriptPiece) -> list[NewEvent]:
-        """What a piece says."""
+    def on_piece(self, piece: TranscriptPiece) -> list[NewEvent]:
+        """The events of one piece."""
         record = piece.record
         if record is None:
             assert piece.odd is not None
@@ -156,10 +155,10 @@ class ClaudeEventBuilder:
         return [] if kind in QUIET else [self._unknown(record, piece)]
 
     def close(self) -> list[NewEvent]:
-        """All has been told: every call that is open has no result."""
+        """The end of the transcript: every open call has no result."""
         return [self._interrupted(call) for call in list(self.calls.open)]
 
-    # --- what the model says
+    # --- Messages of the model
 
     def _assistant(self, record: ClaudeRecord, raw: bytes) -> list[NewEvent]:
         message = record.message
@@ -171,32 +170,32 @@ class ClaudeEventBuilder:
         at = _at(record.timestamp)
         if type(content) is not list:
             content = [{"type": "text", "text": content}]
-        told: list[NewEvent] = []
+        events: list[NewEvent] = []
         for i, block in enumerate(content):
             if type(block) is not dict:
                 continue
             kind = block.get("type")
             if kind == "text" or kind == "thinking":
-                said = block.get(kind)
-                if type(said) is str and said:
-                    body = {"text": said} if parent is None else {"text": said, "parent": parent}
+                text = block.get(kind)
+                if type(text) is str and text:
+                    body = {"text": text} if parent is None else {"text": text, "parent": parent}
                     if record.error or record.is_api_error_message or message.model == "<synthetic>":
-                        told.append(self._not_said(record, body, i, raw, at))
+                        events.append(self._not_said(record, body, i, raw, at))
                         continue
                     word = "assistant" if kind == "text" else "thinking"
-                    told.append(NewEvent(word, body, at, False, self._origin(record, i)))
+                    events.append(NewEvent(word, body, at, False, self._origin(record, i)))
             elif kind in stream.TOOL_USE_TYPES:
-                told.append(self._called(record, block, i, parent, at, raw))
+                events.append(self._called(record, block, i, parent, at, raw))
             elif type(block.get("tool_use_id")) is str:
-                told.append(self._returned(record, block, i, at))
+                events.append(self._returned(record, block, i, at))
             elif kind != "redacted_thinking":
-                told.append(self._odd_block(record, block, i, at))
-        return told
+                events.append(self._odd_block(record, block, i, at))
+        return events
 
     def _not_said(
         self, record: ClaudeRecord, body: dict[str, Any], i: int, raw: bytes, at: str | None
     ) -> NewEvent:
-        """What the CLI puts in the model's mouth."""
+        """Text that the CLI attributes to the model."""
         kind = "notice"
         if record.error or record.is_api_error_message:
             kind, body["code"] = "error", "api_error"
@@ -214,72 +213,72 @@ class ClaudeEventBuilder:
         at: str | None,
         raw: bytes,
     ) -> NewEvent:
-        call, name, given = block.get("id"), block.get("name"), block.get("input")
+        call, name, arguments = block.get("id"), block.get("name"), block.get("input")
         if type(call) is not str or type(name) is not str or _is_deep(raw):
             return self._odd_block(record, block, i, at)
-        if not self.calls.began(call, name, parent, given):
+        if not self.calls.start(call, name, parent, arguments):
             again = {"text": name, "code": "duplicate_call", "call": call}
             return NewEvent("notice", self._below(again), at, False, self._origin(record, i))
-        body: dict[str, Any] = {"call": call, "name": name, "input": given}
+        body: dict[str, Any] = {"call": call, "name": name, "input": arguments}
         if parent is not None:
             body["parent"] = parent
         return NewEvent("tool_progress", body, at, False, self._named("call:" + call))
 
-    # --- what is said to it
+    # --- Messages to the model
 
     def _user(self, record: ClaudeRecord) -> list[NewEvent]:
         content = record.message.content if record.message is not None else None
         at = _at(record.timestamp)
-        spoken = records.of_user(record)
+        spoken = records.user_speaker(record)
         if spoken == "results":
             return self._results(record, content if type(content) is list else [], at)
         if self._parent is not None or (record.is_sidechain and self._side(record, content) is not None):
-            return []  # a subagent's prompt, which its call has as input
+            return []  # a subagent's prompt; its call already holds it as input
         if content is None or content == []:
             return []
-        said = NewEvent("user", {"text": stream.joined(content)}, at, False, self._origin(record, 0))
+        prompt = NewEvent("user", {"text": stream.content_text(content)}, at, False, self._origin(record, 0))
         if spoken != "prompt":
-            return [NewEvent("notice", {**said.body, "code": spoken}, at, False, said.origin)]
-        return [*self._left_open(), said]
+            return [NewEvent("notice", {**prompt.body, "code": spoken}, at, False, prompt.origin)]
+        return [*self._left_open(), prompt]
 
     def _results(self, record: ClaudeRecord, content: list[Any], at: str | None) -> list[NewEvent]:
-        told: list[NewEvent] = []
+        events: list[NewEvent] = []
         sub = self._parent is not None or bool(record.is_sidechain)
         if record.is_sidechain:
             self._side(record)
         for i, block in enumerate(content):
             if type(block) is not dict:
                 continue
-            said = block.get("text")
+            text = block.get("text")
             if type(block.get("tool_use_id")) is str:
-                told.append(self._returned(record, block, i, at))
+                events.append(self._returned(record, block, i, at))
             elif sub:
                 continue
-            elif type(said) is str:
-                code = "interrupted" if said.startswith(stream.INTERRUPT_MARK) else "told"
-                told.append(
-                    NewEvent("notice", {"text": said, "code": code}, at, False, self._origin(record, i))
+            elif type(text) is str:
+                code = "interrupted" if text.startswith(stream.INTERRUPT_MARK) else "told"
+                events.append(
+                    NewEvent("notice", {"text": text, "code": code}, at, False, self._origin(record, i))
                 )
             else:
-                told.append(self._odd_block(record, block, i, at))
-        return told
+                events.append(self._odd_block(record, block, i, at))
+        return events
 
     def _returned(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         call: str = block["tool_use_id"]
         output = stream.output(block.get("content"))
-        if self.calls.ended(call):
+        if self.calls.has_ended(call):
             body = {"text": output, "code": "duplicate_result", "call": call}
             return NewEvent("notice", self._below(body), at, False, self._origin(record, i))
         began = self.calls.end(call)
         outcome = "ok"
         if block.get("is_error"):
-            result = inside(record.tool_use_result)
+            result = parse_raw(record.tool_use_result)
             stopped = stream.was_stopped({"tool_use_result": result}, block) or output.startswith(
                 records.UNKNOWN
             )
             outcome = "interrupted" if stopped else "error"
         if began.name in HELPERS:
-            helper = inside(record.tool_use_result).get("agentId")
+            helper = parse_raw(record.tool_use_result).get("agentId")
             if isinstance(helper, str):
                 self.helpers[call] = helper
             if began.prompt is not None:
@@ -291,49 +290,49 @@ class ClaudeEventBuilder:
         return NewEvent("tool_summary", body, at, False, self._named("result:" + call))
 
     def _attachment(self, record: ClaudeRecord) -> list[NewEvent]:
-        found = records.queued(record)
-        if found is None or self._parent is not None or record.is_sidechain:
+        queued = records.queued_prompt(record)
+        if queued is None or self._parent is not None or record.is_sidechain:
             return []
-        spoken, text = found
+        spoken, text = queued
         at, origin = _at(record.timestamp), self._origin(record, 0)
         if spoken == "prompt":
             return [NewEvent("user", {"text": text}, at, False, origin)]
         return [NewEvent("notice", {"text": text, "code": spoken}, at, False, origin)]
 
-    # --- what the CLI says
+    # --- Records of the CLI
 
     def _system(self, record: ClaudeRecord, piece: TranscriptPiece) -> list[NewEvent]:
-        said = told(record, piece.raw)
-        return [] if said is None else [self._placed(said, record, piece)]
+        event = system_event(record, piece.raw)
+        return [] if event is None else [self._placed(event, record, piece)]
 
     def _unknown(self, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
-        value = wire.parse(piece.raw)
-        return self._placed(wire.unknown(value) if isinstance(value, dict) else value, record, piece)
+        value = jsonl.parse(piece.raw)
+        return self._placed(jsonl.unknown(value) if isinstance(value, dict) else value, record, piece)
 
     def _odd_block(self, record: ClaudeRecord, block: dict[str, Any], i: int, at: str | None) -> NewEvent:
         try:
-            said = wire.unknown(block)
-        except BadInput:  # too deep
-            said = wire.notice_event("unknown_record", f"a block of type {block.get('type')!s:.100}")
-        return NewEvent(said.kind, self._below(said.body), at, False, self._origin(record, i))
+            notice = jsonl.unknown(block)
+        except BadInput:  # nested too deeply
+            notice = jsonl.notice_event("unknown_record", f"a block of type {block.get('type')!s:.100}")
+        return NewEvent(notice.kind, self._below(notice.body), at, False, self._origin(record, i))
 
     def _odd(self, odd: jsonl.JsonlLine) -> NewEvent:
-        said = jsonl.notice(odd, AGENT, self._native_id or "")
+        notice = jsonl.notice(odd, AGENT, self._native_id or "")
         return NewEvent(
-            said.kind, self._below(said.body), None, False, said.origin if self._native_id else None
+            notice.kind, self._below(notice.body), None, False, notice.origin if self._native_id else None
         )
 
-    def _placed(self, said: NewEvent, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
+    def _placed(self, event: NewEvent, record: ClaudeRecord, piece: TranscriptPiece) -> NewEvent:
         origin = self._origin(record, 0) or self._at_byte(piece.offset)
-        return NewEvent(said.kind, self._below(said.body), _at(record.timestamp), False, origin)
+        return NewEvent(event.kind, self._below(event.body), _at(record.timestamp), False, origin)
 
     def _below(self, body: dict[str, Any]) -> dict[str, Any]:
         return body if self._parent is None else {**body, "parent": self._parent}
 
-    # --- calls without a result
+    # --- Calls without a result
 
     def _left_open(self) -> list[NewEvent]:
-        """A turn begins: the calls of those before that never ended, after all that was said in them."""
+        """A turn begins: end the calls that earlier turns left open, after everything said in them."""
         left = [call for call in self.calls.open if not self._answered(call)]
         return [self._interrupted(call) for call in left]
 
@@ -341,25 +340,25 @@ class ClaudeEventBuilder:
         began = self.calls.end(call)
         if began.prompt is not None:
             self.prompts[call] = began.prompt
-        body = {"call": call, "name": began.name, "outcome": "interrupted", "output": wire.UNKNOWN_OUTCOME}
+        body = {"call": call, "name": began.name, "outcome": "interrupted", "output": jsonl.UNKNOWN_OUTCOME}
         parent = began.parent or self._parent
         return NewEvent("tool_summary", body if parent is None else {**body, "parent": parent})
 
-    # --- subagents in the same file
+    # --- Subagents in the same file
 
     def _side(self, record: ClaudeRecord, prompt: Any = None) -> str | None:
-        """The call that started the subagent of this record (1.0 keeps them in the transcript itself)."""
+        """The call that started this record's subagent (1.0 keeps subagents in the transcript itself)."""
         call = self._sides.get(record.parent_uuid) if record.parent_uuid is not None else None
         if call is None:
-            said = stream.joined(prompt) if prompt is not None else None
-            call = self.calls.helper(said) or record.uuid
+            text = stream.content_text(prompt) if prompt is not None else None
+            call = self.calls.subagent_call(text) or record.uuid
         if call is not None and record.uuid is not None:
             self._sides[record.uuid] = call
             if len(self._sides) > _SIDES:
                 del self._sides[next(iter(self._sides))]
         return call
 
-    # --- where it is from
+    # --- Origins
 
     def _origin(self, record: ClaudeRecord, block: int) -> Origin | None:
         uuid = record.uuid
@@ -368,24 +367,24 @@ class ClaudeEventBuilder:
         return self._named(uuid if block == 0 else f"{uuid}:{block}")
 
     def _at_byte(self, offset: int) -> Origin | None:
-        """Of what has no id of its own; the files of subagents count their own bytes."""
+        """The origin of a record without an id; the files of subagents count their own bytes."""
         return self._named(f"byte:{offset}" if self._parent is None else f"{self._parent}:byte:{offset}")
 
     def _named(self, record_id: str) -> Origin | None:
         native_id = self._native_id
         if native_id is not None and 0 < len(record_id) < 200 and record_id.isprintable():
             return Origin(AGENT, native_id, record_id)
-        return wire.origin(AGENT, native_id, record_id)
+        return jsonl.origin(AGENT, native_id, record_id)
 
 
-def _at(told: str | None) -> str | None:
-    if told is not None and _STAMP.fullmatch(told) is not None:
-        return told[:23] + "000Z"
-    return timestamps.when_stamp(told)
+def _at(timestamp: str | None) -> str | None:
+    if timestamp is not None and _STAMP.fullmatch(timestamp) is not None:
+        return timestamp[:23] + "000Z"
+    return timestamps.when_stamp(timestamp)
 
 
 def _is_deep(raw: bytes) -> bool:
-    """Whether a record may be nested more deeply than a store takes."""
-    if raw.count(b"[") + raw.count(b"{") <= wire.DEEPEST:
+    """Whether a record may be nested more deeply than a store accepts."""
+    if raw.count(b"[") + raw.count(b"{") <= jsonl.DEEPEST:
         return False
-    return not isinstance(wire.parse(raw), dict)
+    return not isinstance(jsonl.parse(raw), dict)

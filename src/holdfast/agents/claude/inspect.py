@@ -1,4 +1,4 @@
-"""Whether a transcript is sound, from its facts: the rules before a resume, and nothing else."""
+"""Is a transcript sound? Facts in, problems out."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import msgspec
 from holdfast.agents.claude import records, stream
 from holdfast.agents.claude.events import HELPERS
 from holdfast.agents.claude.records import ClaudeRecord, blocks
-from holdfast.agents.claude.transcript import TranscriptPiece, logical
+from holdfast.agents.claude.transcript import TranscriptPiece, logical_order
 from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import TranscriptProblem
 
-# What a record is to its turn.
+# The role of a record in its turn.
 OTHER, PROMPT, QUEUED, TEXT, CUT, THINKING, CALL, RESULT, API_ERROR, INTERRUPTED = range(10)
 
 _KINDS = {"text": TEXT, "thinking": THINKING, "redacted_thinking": THINKING}
-MOST = 100  # of a kind of problem that are named
+MOST = 100  # how many examples of a problem are listed
 
 
 class ClaudeToolCall(msgspec.Struct, gc=False):
-    """One call of a tool."""
+    """One tool call."""
 
     name: str
     record: int  # its number
@@ -33,27 +33,27 @@ class ClaudeToolCall(msgspec.Struct, gc=False):
 
 
 class ClaudeFacts(msgspec.Struct):
-    """Of all records that are in a chain, by their number as they are written."""
+    """Facts about the chained records, by their number in the file."""
 
-    names: dict[int, int] = {}  # by a uuid's hash
+    names: dict[int, int] = {}  # by the uuid's hash
     above: array[int] = msgspec.field(default_factory=lambda: array("q"))  # the parent's hash; 0: none
-    logical: set[int] = set()  # those whose parent is only a logical one
+    logical: set[int] = set()  # records whose parent is only a logical one
     kinds: bytearray = msgspec.field(default_factory=bytearray)
-    messages: array[int] = msgspec.field(default_factory=lambda: array("q"))  # a message id's hash; 0: none
+    messages: array[int] = msgspec.field(default_factory=lambda: array("q"))  # the message id's hash; 0: none
     sides: set[int] = set()  # records of subagents
     calls: dict[str, ClaudeToolCall] = {}
-    results: dict[str, int] = {}  # without a call so far: how many
+    results: dict[str, int] = {}  # results without a call so far -> how many
     unknown: list[str] = []  # calls that a resume closed
-    sessions: dict[str, int] = {}  # the ids that records have
-    doubled: list[str] = []  # uuids
-    bad: list[tuple[str, int]] = []  # what is wrong with which line
+    sessions: dict[str, int] = {}  # session id -> how many records have it
+    doubled: list[str] = []  # duplicate uuids
+    bad: list[tuple[str, int]] = []  # problem code and line number
     conversed: bool = False  # there is a message
-    ended: bool = True  # the file ends in a newline
-    any: bool = False  # it has a byte
+    ended: bool = True  # the file ends with a newline
+    any: bool = False  # the file is not empty
 
 
-def gather(pieces: Iterable[TranscriptPiece]) -> ClaudeFacts:
-    """Read them all."""
+def collect_facts(pieces: Iterable[TranscriptPiece]) -> ClaudeFacts:
+    """Collect the facts of all pieces."""
     facts = ClaudeFacts()
     for piece in pieces:
         facts.any = True
@@ -70,7 +70,7 @@ def gather(pieces: Iterable[TranscriptPiece]) -> ClaudeFacts:
 
 
 def last_is_nul(facts: ClaudeFacts) -> bool:
-    """Whether nothing but NULs stands at its end."""
+    """Whether it ends with only NULs."""
     return bool(facts.bad) and facts.bad[-1][0] == jsonl.NULS
 
 
@@ -98,11 +98,11 @@ def _kind(facts: ClaudeFacts, record: ClaudeRecord, number: int, offset: int, si
     if record.type == "assistant":
         return _of_model(facts, record, number, offset, side)
     if record.type == "attachment":
-        found = records.queued(record)
-        return QUEUED if found is not None and found[0] == "prompt" else OTHER
+        queued = records.queued_prompt(record)
+        return QUEUED if queued is not None and queued[0] == "prompt" else OTHER
     if record.type != "user":
         return OTHER
-    spoken = records.of_user(record)
+    spoken = records.user_speaker(record)
     if spoken == "results":
         for block in blocks(record):
             _result(facts, block)
@@ -135,7 +135,7 @@ def _of_model(facts: ClaudeFacts, record: ClaudeRecord, number: int, offset: int
             _result(facts, block)
         elif isinstance(what, str) and what in _KINDS:
             kind = _KINDS[what]
-    # Its last block says that a call follows, which is not there yet.
+    # Its last block announces a call that is not there yet.
     return CUT if kind == TEXT and message.stop_reason == "tool_use" else kind
 
 
@@ -147,11 +147,11 @@ def _result(facts: ClaudeFacts, block: dict[str, Any]) -> None:
         facts.calls[call].results += 1
     else:
         facts.results[call] = facts.results.get(call, 0) + 1
-    if block.get("is_error") and stream.joined(block.get("content")).startswith(records.UNKNOWN):
+    if block.get("is_error") and stream.content_text(block.get("content")).startswith(records.UNKNOWN):
         facts.unknown.append(call) if len(facts.unknown) < MOST else None
 
 
-# --- Whether a transcript is sound, from its facts: the rules before a resume, and nothing else.
+# --- The rules
 
 _ANSWERED = frozenset({TEXT})
 _TELLING = frozenset({QUEUED, TEXT, CUT, THINKING, CALL, RESULT, API_ERROR, INTERRUPTED})
@@ -159,35 +159,35 @@ _MODEL = frozenset({TEXT, CUT, THINKING, CALL})
 
 
 class ClaudeFindings(NamedTuple):
-    """What is wrong, and how far it has come."""
+    """The problems of a transcript, and how far it got."""
 
     problems: list[TranscriptProblem]
-    dangling: list[str]  # calls
+    dangling: list[str]  # call ids
     turns: int
     last_complete: int | None
 
 
-def judge(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:
-    """All problems of one transcript; `native_id` is the id that its file has for a name."""
+def find_problems(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:
+    """All problems of one transcript; `native_id` is the id in its file name."""
     if not facts.any:
         return ClaudeFindings([TranscriptProblem("empty", "the transcript is empty", {})], [], 0, None)
     problems = _of_file(facts, native_id)
     if not facts.conversed:
-        problems.append(TranscriptProblem("no_messages", "the transcript has no message", {}))
+        problems.append(TranscriptProblem("no_messages", "the transcript has no messages", {}))
     parents = [facts.names.get(above, -1) if above else -1 for above in facts.above]
     missing = [n for n, p in enumerate(parents) if p < 0 and facts.above[n] and n not in facts.logical]
-    order, cut = logical(parents)
+    order, cut = logical_order(parents)
     if missing:
-        said = f"{len(missing)} records follow one that is not there"
-        problems.append(TranscriptProblem("missing_parent", said, {"records": len(missing)}))
+        text = f"{len(missing)} records follow a record that does not exist"
+        problems.append(TranscriptProblem("missing_parent", text, {"records": len(missing)}))
     if cut:
         problems.append(
-            TranscriptProblem("parent_cycle", "records follow each other in a circle", {"circles": len(cut)})
+            TranscriptProblem("parent_cycle", "records follow each other in a cycle", {"circles": len(cut)})
         )
     problems += _of_calls(facts)
     if forks := _forks(facts, parents, order):
-        said = f"the history goes on in more than one way at {forks} places; only one of them is remembered"
-        problems.append(TranscriptProblem("forked_history", said, {"places": forks}))
+        text = f"the history forks at {forks} places; only one branch is used"
+        problems.append(TranscriptProblem("forked_history", text, {"places": forks}))
     dangling = _dangling(facts)
     turns = _turns(facts, parents, order, {facts.calls[call].record for call in dangling})
     problems += turns.tail()
@@ -195,21 +195,21 @@ def judge(facts: ClaudeFacts, native_id: str | None) -> ClaudeFindings:
 
 
 def _of_file(facts: ClaudeFacts, native_id: str | None) -> list[TranscriptProblem]:
-    found: dict[str, list[int]] = {}
+    bad_lines: dict[str, list[int]] = {}
     for code, line in facts.bad:
-        found.setdefault(code, []).append(line + 1)
-    torn = not facts.ended and jsonl.TORN not in found and jsonl.NULS not in found
-    said = {
+        bad_lines.setdefault(code, []).append(line + 1)
+    torn = not facts.ended and jsonl.TORN not in bad_lines and jsonl.NULS not in bad_lines
+    texts = {
         jsonl.TORN: "the last record is cut off",
-        jsonl.BAD: "lines that are no record",
-        jsonl.NULS: "it ends in NUL bytes",
-        jsonl.GLUED: "lines that hold more than one record",
+        jsonl.BAD: "some lines are not records",
+        jsonl.NULS: "the file ends in NUL bytes",
+        jsonl.GLUED: "some lines hold more than one record",
     }
     problems = [
-        TranscriptProblem(code, said.get(code, code), {"lines": lines}) for code, lines in found.items()
+        TranscriptProblem(code, texts.get(code, code), {"lines": lines}) for code, lines in bad_lines.items()
     ]
     if torn:
-        said_of = "its last line has no end, and an older CLI would glue its next record to it"
+        said_of = "the last line has no newline; an older CLI would glue its next record to it"
         problems.append(TranscriptProblem(jsonl.TORN, said_of, {}))
     others = [id for id in facts.sessions if id != native_id]
     if native_id is None:
@@ -223,7 +223,7 @@ def _of_file(facts: ClaudeFacts, native_id: str | None) -> list[TranscriptProble
     if facts.doubled:
         problems.append(
             TranscriptProblem(
-                "duplicate_record", "records are there more than once", {"uuids": facts.doubled[:10]}
+                "duplicate_record", "records appear more than once", {"uuids": facts.doubled[:10]}
             )
         )
     return problems
@@ -232,39 +232,39 @@ def _of_file(facts: ClaudeFacts, native_id: str | None) -> list[TranscriptProble
 def _of_calls(facts: ClaudeFacts) -> list[TranscriptProblem]:
     problems = []
     if dangling := _dangling(facts):
-        said = "calls have no result; what became of them is unknown"
-        problems.append(TranscriptProblem("dangling_call", said, {"calls": dangling[:MOST]}))
+        text = "calls have no result, so their outcome is unknown"
+        problems.append(TranscriptProblem("dangling_call", text, {"calls": dangling[:MOST]}))
     if orphans := list(facts.results):
-        said = "results of calls that are not there"
-        problems.append(TranscriptProblem("orphan_result", said, {"calls": orphans[:MOST]}))
+        text = "results have no call"
+        problems.append(TranscriptProblem("orphan_result", text, {"calls": orphans[:MOST]}))
     if doubled := [call for call, known in facts.calls.items() if known.results > 1]:
-        said = "calls have more than one result, as when two processes wrote"
-        problems.append(TranscriptProblem("duplicate_result", said, {"calls": doubled[:MOST]}))
+        text = "calls have more than one result, as if two processes wrote the file"
+        problems.append(TranscriptProblem("duplicate_result", text, {"calls": doubled[:MOST]}))
     if facts.unknown:
-        said = "an earlier resume closed calls whose outcome is unknown"
-        problems.append(TranscriptProblem("unknown_outcome", said, {"calls": facts.unknown}))
+        text = "an earlier resume closed calls whose outcome is unknown"
+        problems.append(TranscriptProblem("unknown_outcome", text, {"calls": facts.unknown}))
     return problems
 
 
 def _dangling(facts: ClaudeFacts) -> list[str]:
-    """Calls without a result; those of a subagent only if not the subagent itself is one of them."""
+    """Calls without a result; a subagent's calls only if the call that started it has one."""
     left = [call for call, known in facts.calls.items() if not known.results]
     main = [call for call in left if not facts.calls[call].side]
     return main if any(facts.calls[call].name in HELPERS for call in main) else left
 
 
 def _forks(facts: ClaudeFacts, parents: list[int], order: Any) -> int:
-    """At how many places the history goes on in two ways.
+    """At how many places the history forks.
 
-    A step is a prompt, or a message of the model with all its blocks and results. What else is written
-    in between belongs to the step before it.
+    A step is a prompt, or a message of the model with all its blocks and results. Everything written in
+    between belongs to the step before it.
     """
     steps = [0] * len(parents)
-    spoke = [-1] * len(parents)  # the block of the step that a record hangs off; -1: something else
-    goes_on: dict[int, int] = {}  # by step: how it goes on
-    followed: set[int] = set()  # blocks behind which one of the same message stands
+    spoke = [-1] * len(parents)  # the block of the step that a record follows; -1: none
+    goes_on: dict[int, int] = {}  # step -> the step that follows
+    followed: set[int] = set()  # blocks that are followed by a block of the same message
     prompts: list[int] = []
-    places: set[int] = set()
+    forked: set[int] = set()
     for n in order:
         parent, kind = parents[n], facts.kinds[n]
         if n in facts.sides:
@@ -283,53 +283,51 @@ def _forks(facts: ClaudeFacts, parents: list[int], order: Any) -> int:
             spoke[n] = spoke[parent]
         steps[n] = step
         if step != before and before and goes_on.setdefault(before, step) != step:
-            places.add(before)
-    # A resume by 2.1.197 and before hangs the next prompt off the block before a call that has no result.
+            forked.add(before)
+    # A resume by 2.1.197 and before attaches the next prompt to the block before a call without a result.
     for n in prompts:
         if parents[n] >= 0 and spoke[parents[n]] in followed:
-            places.add(steps[parents[n]])
-    return len(places)
+            forked.add(steps[parents[n]])
+    return len(forked)
 
 
 class ClaudeTurns:
-    """What became of each prompt."""
+    """The state of each turn."""
 
     def __init__(self) -> None:
-        self.last: list[int] = [OTHER]  # by turn, from 1: the last that was said or done; 0: before any
+        self.last: list[int] = [OTHER]  # by turn from 1: the role of its last record; 0: before any turn
         self.did: list[bool] = [False]
         self.open: set[int] = set()
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many turns there are."""
         return len(self.last) - 1
 
     def last_complete(self) -> int | None:
-        """The last that ended with an answer and no open call."""
+        """The last turn that ended with an answer and no open call."""
         for turn in range(self.count, 0, -1):
             if self.last[turn] in _ANSWERED and turn not in self.open:
                 return turn
         return None
 
     def tail(self) -> list[TranscriptProblem]:
-        """How the last one ended, if not with an answer."""
+        """How the last turn ended, if not with an answer."""
         turn = self.count
         last = self.last[turn]
         if last == API_ERROR:
-            return [TranscriptProblem("ended_in_api_error", "the last thing said is an error of the API", {})]
+            return [TranscriptProblem("ended_in_api_error", "the last message is an API error", {})]
         if last == INTERRUPTED:
-            return [
-                TranscriptProblem("interrupted_on_purpose", "the last turn was interrupted on purpose", {})
-            ]
+            return [TranscriptProblem("interrupted_on_purpose", "the user interrupted the last turn", {})]
         if last in _ANSWERED or turn in self.open or (turn == 0 and last == OTHER):
             return []
         if not self.did[turn] and last != RESULT:
             return [TranscriptProblem("no_reply", "the last prompt has no reply", {})]
-        return [TranscriptProblem("turn_unfinished", "the last turn has no end", {})]
+        return [TranscriptProblem("turn_unfinished", "the last turn has no recorded end", {})]
 
 
 def _turns(facts: ClaudeFacts, parents: list[int], order: Any, dangling: set[int]) -> ClaudeTurns:
-    """By ancestry: a record is of its parent's turn, and without one of that of the record before."""
+    """By ancestry: a record belongs to its parent's turn, else to the turn of the record before."""
     turns = ClaudeTurns()
     of = [0] * len(parents)
     now = 0

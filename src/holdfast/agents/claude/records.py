@@ -1,4 +1,4 @@
-"""One record of a transcript: the few of its many fields that tell what was said and done."""
+"""Which fields of a transcript record say what was said and done?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING = msgspec.Raw()
 
 
 class ClaudeMessage(msgspec.Struct, gc=False):
-    """What was sent to the model or came from it."""
+    """A message to the model or from it."""
 
     id: str | None = None
     model: str | None = None
@@ -21,12 +21,12 @@ class ClaudeMessage(msgspec.Struct, gc=False):
 
 
 class ClaudeRecord(msgspec.Struct, gc=False, rename="camel"):
-    """A record; fields of another type than they should have are as if they were not there."""
+    """A record. A field with an unexpected type is treated as absent."""
 
     type: str = ""
     uuid: str | None = None
     parent_uuid: str | None = None
-    logical_parent_uuid: str | None = None  # of a compaction's mark, which begins a chain of its own
+    logical_parent_uuid: str | None = None  # set on a compaction record, which starts a new chain
     is_sidechain: bool | None = None
     is_meta: bool | None = None
     is_compact_summary: bool | None = None
@@ -35,7 +35,7 @@ class ClaudeRecord(msgspec.Struct, gc=False, rename="camel"):
     session_id: str | None = None
     subtype: str | None = None
     message: ClaudeMessage | None = None
-    attachment: msgspec.Raw = NOTHING  # most are long, and few are looked at
+    attachment: msgspec.Raw = NOTHING  # most are long, and few are used
     tool_use_result: msgspec.Raw = NOTHING
     content: Any = None
     error: Any = None
@@ -51,7 +51,7 @@ class _MessageContent(msgspec.Struct, gc=False):
 
 
 class ClaudeRecordHead(msgspec.Struct, gc=False, rename="camel"):
-    """As much of a record as tells its place."""
+    """The fields that give a record's position in the chain."""
 
     uuid: str | None = None
     parent_uuid: str | None = None
@@ -69,12 +69,12 @@ _decode_any = msgspec.json.Decoder().decode
 
 
 def lenient(value: dict[str, Any]) -> ClaudeRecord:
-    """A record of which some fields are odd, or which only the standard library can read."""
+    """A record with some unusual fields, or one that only the standard library can parse."""
     record = ClaudeRecord(content=value.get("content"), error=value.get("error"), origin=value.get("origin"))
     for names, kind in ((_TEXTS, str), (_SIGNS, bool)):
         for name in names:
-            if isinstance(told := value.get(_KEYS[name]), kind):
-                setattr(record, name, told)
+            if isinstance(field := value.get(_KEYS[name]), kind):
+                setattr(record, name, field)
     message = value.get("message")
     if isinstance(message, dict):
         record.message = ClaudeMessage(
@@ -88,8 +88,8 @@ def lenient(value: dict[str, Any]) -> ClaudeRecord:
     return record
 
 
-def inside(raw: msgspec.Raw) -> dict[str, Any]:
-    """An object that was not looked at before; empty if it is none."""
+def parse_raw(raw: msgspec.Raw) -> dict[str, Any]:
+    """Parse a raw object; empty if it is not one."""
     if not len(memoryview(raw)):
         return {}
     try:
@@ -105,7 +105,7 @@ def parent(record: ClaudeRecord | ClaudeRecordHead) -> str | None:
 
 
 def blocks(record: ClaudeRecord) -> list[dict[str, Any]]:
-    """The content blocks of its message, however they were given."""
+    """The content blocks of its message in any form."""
     content = record.message.content if record.message is not None else None
     if type(content) is list:
         return [block for block in content if type(block) is dict]
@@ -117,16 +117,16 @@ def _raw(value: Any) -> msgspec.Raw:
         return NOTHING
     try:
         return msgspec.Raw(msgspec.json.encode(value))
-    except (TypeError, ValueError, RecursionError):  # lone surrogates and the like
+    except (TypeError, ValueError, RecursionError):  # lone surrogates and similar
         return NOTHING
 
 
-# --- The types of records that a transcript may have (names as in 2.1.325 and before).
+# --- Record types of a transcript (names as in 2.1.325 and before)
 
-# The conversation: they have a uuid and a parent.
+# The conversation: these have a uuid and a parent.
 CHAIN = frozenset({"assistant", "attachment", "system", "user"})
 
-# Bookkeeping of the CLI that says nothing about the work.
+# Bookkeeping of the CLI, not about the work.
 QUIET = frozenset(
     {
         "agent-color",
@@ -192,15 +192,15 @@ QUIET_SYSTEM = frozenset(
 )
 
 
-# --- Who speaks in a record of type `user`: a person, or the CLI in a person's place.
+# --- The speaker of a `user` record: a person, or the CLI on a person's behalf
 
-Voice = Literal["prompt", "told", "interrupted", "results"]
+Speaker = Literal["prompt", "told", "interrupted", "results"]
 
-UNKNOWN = "[Tool call interrupted"  # the result that a resume by 2.1.265 and later gives a call that has none
+UNKNOWN = "[Tool call interrupted"  # the result that a resume by 2.1.265 and later gives a call without one
 
-# How texts begin that no person wrote. A command that is a prompt begins with its message, and one that
-# the CLI carries out itself with its name.
-MARKS = (
+# How texts begin that no person wrote. A command that is a prompt begins with its message, one that the CLI
+# runs itself with its name.
+CLI_TEXT_MARKERS = (
     "<command-name>",
     "<local-command-",
     "<bash-input>",
@@ -216,44 +216,44 @@ NO_PERSON = frozenset(
 )
 
 
-def of_user(record: ClaudeRecord) -> Voice:
-    """Whose words a `user` record has."""
+def user_speaker(record: ClaudeRecord) -> Speaker:
+    """The speaker of a `user` record."""
     content = record.message.content if record.message is not None else None
     if type(content) is list:
         for block in content:
             if type(block) is dict and type(block.get("tool_use_id")) is str:
                 return "results"
-    return _of(content, bool(record.is_meta or record.is_compact_summary), record.origin)
+    return _speaker(content, bool(record.is_meta or record.is_compact_summary), record.origin)
 
 
-def queued(record: ClaudeRecord) -> tuple[Voice, str] | None:
-    """Whose words an `attachment` has that came in the middle of a turn; None if it is another one."""
+def queued_prompt(record: ClaudeRecord) -> tuple[Speaker, str] | None:
+    """The speaker and text of an `attachment` queued during a turn; None for other attachments."""
     attachment = (
-        inside(record.attachment) if b"queued_command" in memoryview(record.attachment).tobytes() else {}
+        parse_raw(record.attachment) if b"queued_command" in memoryview(record.attachment).tobytes() else {}
     )
     if attachment.get("type") != "queued_command":
         return None
-    said = attachment.get("prompt")
+    prompt = attachment.get("prompt")
     meta = bool(attachment.get("isMeta")) or attachment.get("commandMode") not in (None, "prompt")
-    return _of(said, meta, attachment.get("origin")), stream.joined(said)
+    return _speaker(prompt, meta, attachment.get("origin")), stream.content_text(prompt)
 
 
-def _of(content: Any, meta: bool, origin: Any) -> Voice:
-    said = first(content)
-    if said.startswith(stream.INTERRUPT_MARK):
+def _speaker(content: Any, meta: bool, origin: Any) -> Speaker:
+    text = first_text(content)
+    if text.startswith(stream.INTERRUPT_MARK):
         return "interrupted"
-    if meta or said.startswith(MARKS):
+    if meta or text.startswith(CLI_TEXT_MARKERS):
         return "told"
     kind = origin.get("kind") if type(origin) is dict else None
     return "told" if type(kind) is str and kind in NO_PERSON else "prompt"
 
 
-def first(content: Any) -> str:
+def first_text(content: Any) -> str:
     """The first text of a message."""
     if type(content) is str:
         return content
     for block in content if type(content) is list else ():
         if type(block) is dict and type(block.get("text")) is str:
-            said: str = block["text"]
-            return said
+            text: str = block["text"]
+            return text
     return ""

@@ -1,4 +1,4 @@
-"""Where Claude Code keeps its sessions, and what the beginning and the end of a transcript tell of it."""
+"""Where does Claude Code keep its sessions, and what do the first and last lines of a transcript say?"""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from typing import Any
 import msgspec
 
 from holdfast import timestamps
-from holdfast import timestamps as when
 from holdfast.agents.claude import records
 from holdfast.agents.claude.events import AGENT
-from holdfast.agents.claude.records import inside, lenient
+from holdfast.agents.claude.records import lenient, parse_raw
 from holdfast.agents.claude.subagents import is_subagent
 from holdfast.process import identity
-from holdfast.process import table as tree
-from holdfast.transcripts import jsonl as wire
+from holdfast.process import table as process_table
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import SessionRef
 
-LONGEST = 200  # characters of a cwd's slug; what is longer gets a hash
+LONGEST = 200  # characters of a cwd's slug; a longer one gets a hash
 
 _HEAD = 1 << 16
 _TITLE = 200
 _SUFFIX = ".jsonl"
-# By the type of a record that has a title: where it is, and which is to be preferred.
+# Record type with a title -> its field and its priority.
 _RANKS = {"summary": ("summary", 1), "ai-title": ("aiTitle", 2), "custom-title": ("customTitle", 3)}
 _TITLED = tuple(f'"{kind}"'.encode() for kind in _RANKS)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
@@ -35,14 +34,14 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def root(env: Mapping[str, str]) -> str:
-    """The config folder of a user with that environment."""
+    """The config folder of a user with this environment."""
     return env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".claude")
 
 
 def slug(cwd: str) -> str:
-    """The name of the folder for sessions of a cwd; others may have the same.
+    """The folder name for sessions of a cwd; other folders can map to the same name.
 
-    2.0.29, 2.1.197 and 2.1.325 take the name as it is; the SDK composes it first (NFC).
+    2.0.29, 2.1.197 and 2.1.325 use the name as it is; the SDK normalizes it first (NFC).
     """
     units = _units(os.path.realpath(cwd))
     name = _dashed(units)
@@ -78,7 +77,7 @@ def _hash(units: list[int]) -> str:
 
 
 def folders(root: str) -> list[str]:
-    """The folders that hold transcripts: of a config folder, of `projects`, or one of those itself."""
+    """The folders with transcripts in a config folder or in `projects`, or the folder itself."""
     base = os.path.join(root, "projects")
     base = base if os.path.isdir(base) else root
     try:
@@ -89,7 +88,7 @@ def folders(root: str) -> list[str]:
 
 
 def find(root: str, name: str) -> list[SessionRef]:
-    """The sessions meant by an id or a path."""
+    """The sessions with this id or at this path."""
     if os.path.isfile(name):
         return [session_ref(name)]
     if os.sep in name or not name or "\0" in name:
@@ -99,48 +98,48 @@ def find(root: str, name: str) -> list[SessionRef]:
 
 
 def sessions(root: str, cwd: str | None) -> Iterator[SessionRef]:
-    """All of them, or those that began in that folder."""
+    """All sessions, or those that began in this folder."""
     chosen = folders(root)
     names = slugs(cwd) if cwd is not None else set()
     if cwd is not None:
         chosen = [folder for folder in chosen if os.path.basename(folder) in names] or chosen
     for folder in chosen:
         for path in _transcripts(folder):
-            found = session_ref(path)
-            named = found.cwd is None and os.path.basename(folder) in names
-            if cwd is None or named or _same_folder(found.cwd, cwd):
-                yield found
+            ref = session_ref(path)
+            named = ref.cwd is None and os.path.basename(folder) in names
+            if cwd is None or named or _same_folder(ref.cwd, cwd):
+                yield ref
 
 
 def session_ref(path: str) -> SessionRef:
-    """What one transcript is, as far as its beginning and its end tell."""
+    """A reference to one transcript, from its first and last lines."""
     path = os.path.abspath(path)
     head, tail = _ends(path)
-    seen = _HeaderFields()
+    header = _HeaderFields()
     for line in head:
-        seen.take(line, True)
+        header.take(line, True)
     for line in tail:
-        seen.take(line, False)
-    stamps = (when.when_stamp(_object(line).get("timestamp")) for line in reversed([*head, *tail]))
+        header.take(line, False)
+    stamps = (timestamps.when_stamp(_object(line).get("timestamp")) for line in reversed([*head, *tail]))
     return SessionRef(
         agent=AGENT,
-        native_id=id_of(path) or seen.session or os.path.basename(path).removesuffix(_SUFFIX),
+        native_id=id_of(path) or header.session or os.path.basename(path).removesuffix(_SUFFIX),
         path=path,
-        cwd=seen.cwd,
-        title=seen.title or seen.prompt,
+        cwd=header.cwd,
+        title=header.title or header.prompt,
         updated_at=next(filter(None, stamps), None) or _changed(path),
         form="subagent" if is_subagent(path) else "",
     )
 
 
 def id_of(path: str) -> str | None:
-    """The session id that a file has for a name."""
+    """The session id in a file's name."""
     name = os.path.basename(path).removesuffix(_SUFFIX)
     return name if _UUID.fullmatch(name) else None
 
 
 class _HeaderFields:
-    """What lines told so far."""
+    """Header fields collected so far."""
 
     def __init__(self) -> None:
         self.cwd: str | None = None
@@ -150,20 +149,22 @@ class _HeaderFields:
         self._rank = 0
 
     def take(self, line: bytes, first: bool) -> None:
-        told = self.cwd is not None and self.session is not None and (self.prompt is not None or not first)
-        if told and not any([mark in line for mark in _TITLED]):
+        complete = (
+            self.cwd is not None and self.session is not None and (self.prompt is not None or not first)
+        )
+        if complete and not any([mark in line for mark in _TITLED]):
             return
         value = _object(line)
         if self.cwd is None:
-            self.cwd = wire.plain(value.get("cwd"))
+            self.cwd = jsonl.storable_id(value.get("cwd"))
         if self.session is None:
-            self.session = wire.plain(value.get("sessionId"))
+            self.session = jsonl.storable_id(value.get("sessionId"))
         self._titled(value)
         if first and self.prompt is None and value.get("type") == "user":
             record = lenient(value)
             content = record.message.content if record.message is not None else None
-            if records.of_user(record) == "prompt" and not record.is_sidechain:
-                self.prompt = _short(records.first(content))
+            if records.user_speaker(record) == "prompt" and not record.is_sidechain:
+                self.prompt = _short(records.first_text(content))
 
     def _titled(self, value: dict[str, Any]) -> None:
         kind = value.get("type")
@@ -173,14 +174,14 @@ class _HeaderFields:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    value = wire.parse(line) if line[:1] == b"{" else None
+    value = jsonl.parse(line) if line[:1] == b"{" else None
     return value if isinstance(value, dict) else {}
 
 
 def _short(value: Any) -> str | None:
     words = " ".join(value.split()) if isinstance(value, str) else ""
     short = words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
-    return wire.plain(short.replace("\0", "")[:_TITLE])
+    return jsonl.storable_id(short.replace("\0", "")[:_TITLE])
 
 
 def _ends(path: str) -> tuple[list[bytes], list[bytes]]:
@@ -219,42 +220,44 @@ def _changed(path: str) -> str | None:
         return None
 
 
-# --- The processes that hold a session: Claude Code's registry of itself, and the tools that it started.
+# --- Living processes: Claude Code's own registry, and the tools that it started
 
-MARK = "CLAUDE_CODE_SESSION_ID"  # in the environment of its tools
+MARK = "CLAUDE_CODE_SESSION_ID"  # set in the environment of its tools
 
 _LIMIT = 1 << 20
 _NEAR_S = 60.0
 
 
 def owners(root: str, native_id: str) -> list[int]:
-    """The living processes that the registry names for a session."""
+    """The living processes that the registry lists for a session."""
     folder = os.path.join(root, "sessions")
     if not os.path.isdir(folder) and os.path.basename(root) == "projects":
         folder = os.path.join(os.path.dirname(root), "sessions")
-    found = []
+    pids = []
     for entry in _entries(folder):
         if entry.get("sessionId") == native_id and _is_here(entry.get("pidDomain")) and _lives(entry):
-            found.append(entry["pid"])
-    return sorted(found)
+            pids.append(entry["pid"])
+    return sorted(pids)
 
 
 def tools(native_id: str) -> list[int]:
-    """The living processes that a session's agent started; not this one, nor what started it."""
-    table = tree.table()
+    """The living processes that a session's agent started, without this process and its ancestors."""
+    table = process_table.table()
     ours = {os.getpid()}
     pid = os.getpid()
     while pid in table and table[pid].ppid not in ours:
         pid = table[pid].ppid
         ours.add(pid)
     return sorted(
-        pid for pid, told in tree.marks(table, MARK).items() if told == native_id and pid not in ours
+        pid
+        for pid, marked_id in process_table.marks(table, MARK).items()
+        if marked_id == native_id and pid not in ours
     )
 
 
 def _entries(folder: str) -> list[dict[str, Any]]:
-    """What the registry's files say; what else lies there holds secrets, and is not opened."""
-    found = []
+    """The registry's entries; other files in the folder hold secrets and are not opened."""
+    entries = []
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -264,35 +267,35 @@ def _entries(folder: str) -> list[dict[str, Any]]:
             continue
         try:
             with open(os.path.join(folder, name), "rb") as file:
-                entry = inside(msgspec.Raw(file.read(_LIMIT)))
+                entry = parse_raw(msgspec.Raw(file.read(_LIMIT)))
         except OSError:
             continue
         if type(entry.get("pid")) is int and 0 < entry["pid"] < 1 << 31:
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
 def _lives(entry: dict[str, Any]) -> bool:
     started = identity.started(entry["pid"])
     if started is None:
         return False
-    told = entry.get("procStart")
-    if identity.HAS_PROC and isinstance(told, (str, int, float)):
-        return _number(told) == started
+    noted = entry.get("procStart")
+    if identity.HAS_PROC and isinstance(noted, (str, int, float)):
+        return _number(noted) == started
     at = entry.get("startedAt")
-    # Without /proc a process's start is a time of day; the CLI notes its own a little later.
+    # Without /proc a process's start is a time of day; the CLI records its own slightly later.
     return isinstance(at, (int, float)) and 0 <= at / 1000 - started < _NEAR_S
 
 
-def _number(told: str | int | float) -> float | None:
+def _number(value: str | int | float) -> float | None:
     try:
-        return float(told)
+        return float(value)
     except (ValueError, OverflowError):
         return None
 
 
 def _is_here(domain: Any) -> bool:
-    """Whether a pid of that domain means a process of ours; older versions do not tell."""
+    """Whether a pid of that domain is a process on this machine; older versions do not say."""
     if not isinstance(domain, str) or not identity.HAS_PROC:
         return True
     machine, space = _domain()

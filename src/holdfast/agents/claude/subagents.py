@@ -1,8 +1,8 @@
-"""The files of a session's subagents, and which call started each.
+"""Where are a session's subagents stored, and which call started each?
 
-2.0 keeps them as `agent-<id>.jsonl` beside the transcript, where the call's result names the id; later
-versions below `<session id>/subagents/`, each with a `.meta.json` that names the call. 1.0 keeps what a
-subagent does in the transcript itself.
+2.0 keeps them as `agent-<id>.jsonl` beside the transcript, and the call's result names the id. Later versions
+keep them in `<session id>/subagents/`, each with a `.meta.json` that names the call. 1.0 keeps a subagent's
+records in the transcript itself.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import msgspec
 
 from holdfast.agents.claude import stream
 from holdfast.agents.claude.events import ClaudeEventBuilder
-from holdfast.agents.claude.records import ClaudeRecord, decode, inside
+from holdfast.agents.claude.records import ClaudeRecord, decode, parse_raw
 from holdfast.agents.claude.transcript import ClaudeTranscript
 from holdfast.model.event import NewEvent
 
 _META_LIMIT = 1 << 20
 _HEAD = 1 << 16
-_MOST = 20_000  # files that are looked at
+_MOST = 20_000  # how many files are examined
 _PREFIX, _SUFFIX, _META = "agent-", ".jsonl", ".meta.json"
 
 
 class ClaudeSubagents:
-    """The files of the subagents of one transcript; each is taken once."""
+    """The subagent files of one transcript; each is returned once."""
 
     def __init__(self, path: str, native_id: str):
-        """Of that transcript."""
+        """Find the subagents of this transcript."""
         self._beside = os.path.dirname(path)
         self._native_id = native_id
         self._folder = os.path.join(os.path.dirname(path), native_id, "subagents")
-        self.calls: dict[str, list[str]] = {}  # by call: files
-        self._left: dict[str, str] = {}  # files that are not taken: the agent's id
+        self.calls: dict[str, list[str]] = {}  # call -> files
+        self._left: dict[str, str] = {}  # files not returned yet -> the subagent's id
         for file in _files(self._folder):
             self._left[file] = os.path.basename(file)[len(_PREFIX) : -len(_SUFFIX)]
             call = _meta(file).get("toolUseId")
@@ -42,7 +42,7 @@ class ClaudeSubagents:
                 self.calls.setdefault(call, []).append(file)
 
     def take(self, call: str, helper: str | None, prompt: str | None) -> list[str]:
-        """The files of what that call started; `helper` is the id that its result names."""
+        """The files of the subagents that a call started; `helper` is the id in its result."""
         files = [file for file in self.calls.pop(call, ()) if file in self._left]
         if helper is not None:
             files += [file for file, id in self._left.items() if id == helper and file not in files]
@@ -50,10 +50,10 @@ class ClaudeSubagents:
             files = list(self._among_neighbours(helper, prompt))
         for file in files:
             self._left.pop(file, None)
-        return sorted(files, key=_began)
+        return sorted(files, key=_first_event)
 
     def rest(self) -> Iterator[tuple[str, str]]:
-        """What a call started that was not told of: the call and the file."""
+        """The remaining subagents: the call and the file."""
         while self.calls:
             call, files = self.calls.popitem()
             for file in files:
@@ -61,13 +61,13 @@ class ClaudeSubagents:
                     yield call, file
 
     def all(self) -> list[str]:
-        """Every file, also those that no call names."""
-        found = list(_files(self._folder))
-        found += [file for file in _agents(self._beside) if _first(file).session_id == self._native_id]
-        return found
+        """Every file, including those that no call names."""
+        paths = list(_files(self._folder))
+        paths += [file for file in _agents(self._beside) if _first(file).session_id == self._native_id]
+        return paths
 
     def _among_neighbours(self, helper: str | None, prompt: str | None) -> Iterator[str]:
-        """In 2.0 they lie beside the transcript, with those of other sessions and of no call at all."""
+        """2.0 stores them beside the transcript, together with those of other sessions and of no call."""
         if helper is not None and helper.isalnum():
             file = os.path.join(self._beside, f"{_PREFIX}{helper}{_SUFFIX}")
             if os.path.isfile(file) and _first(file).session_id == self._native_id:
@@ -81,13 +81,13 @@ class ClaudeSubagents:
 
 
 def call_of(path: str) -> str | None:
-    """The call that started the subagent of that file."""
+    """The call that started the subagent of this file."""
     call = _meta(path).get("toolUseId")
     return call if isinstance(call, str) else None
 
 
 def is_subagent(path: str) -> bool:
-    """Whether a file is named as a subagent's."""
+    """Whether a file has a subagent's name."""
     name = os.path.basename(path)
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
@@ -113,7 +113,7 @@ def _agents(folder: str) -> list[str]:
 def _meta(path: str) -> dict[str, Any]:
     try:
         with open(path[: -len(_SUFFIX)] + _META, "rb") as file:
-            return inside(msgspec.Raw(file.read(_META_LIMIT)))
+            return parse_raw(msgspec.Raw(file.read(_META_LIMIT)))
     except OSError:
         return {}
 
@@ -127,7 +127,7 @@ def _first(path: str) -> ClaudeRecord:
 
 
 def _head(file: BinaryIO) -> ClaudeRecord:
-    """The first record that can be read, of the first few."""
+    """The first readable record among the first few."""
     for _ in range(5):
         try:
             record = decode(file.readline(_HEAD))
@@ -138,28 +138,28 @@ def _head(file: BinaryIO) -> ClaudeRecord:
     return ClaudeRecord()
 
 
-def _began(path: str) -> tuple[str, str]:
+def _first_event(path: str) -> tuple[str, str]:
     return _first(path).timestamp or "", path
 
 
 def _prompt(record: ClaudeRecord) -> str:
-    return stream.joined(record.message.content) if record.message is not None else ""
+    return stream.content_text(record.message.content) if record.message is not None else ""
 
 
-# --- The history of one session: its transcript, and what its subagents did between a call and its result.
+# --- The history of a session: its transcript, with each subagent's events between a call and its result
 
-_DEEPEST = 20  # subagents that start subagents
+_DEEPEST = 20  # nesting limit of subagents
 
 
-def history(path: str, native_id: str) -> Iterator[NewEvent]:
-    """All events of the session, in their logical order."""
+def session_events(path: str, native_id: str) -> Iterator[NewEvent]:
+    """All events of the session in logical order."""
     subagents = ClaudeSubagents(path, native_id)
-    yield from _told(path, native_id, subagents, call_of(path) if is_subagent(path) else None, 0)
+    yield from _named_call(path, native_id, subagents, call_of(path) if is_subagent(path) else None, 0)
     for call, file in subagents.rest():
-        yield from _told(file, native_id, subagents, call, 1)
+        yield from _named_call(file, native_id, subagents, call, 1)
 
 
-def _told(
+def _named_call(
     path: str, native_id: str, subagents: ClaudeSubagents, parent: str | None, depth: int
 ) -> Iterator[NewEvent]:
     try:
@@ -167,23 +167,23 @@ def _told(
     except OSError:
         return
     with transcript:
-        teller = ClaudeEventBuilder(native_id, transcript.answered, parent)
+        builder = ClaudeEventBuilder(native_id, transcript.answered, parent)
         for piece in transcript.in_order():
-            for event in teller.tell(piece):
-                if event.kind == "tool_summary" and (subagents.calls or teller.prompts):
-                    yield from _before(event, native_id, subagents, teller, depth)
+            for event in builder.on_piece(piece):
+                if event.kind == "tool_summary" and (subagents.calls or builder.prompts):
+                    yield from _before(event, native_id, subagents, builder, depth)
                 yield event
-        for event in teller.close():
-            yield from _before(event, native_id, subagents, teller, depth)
+        for event in builder.close():
+            yield from _before(event, native_id, subagents, builder, depth)
             yield event
 
 
 def _before(
-    event: NewEvent, native_id: str, subagents: ClaudeSubagents, teller: ClaudeEventBuilder, depth: int
+    event: NewEvent, native_id: str, subagents: ClaudeSubagents, builder: ClaudeEventBuilder, depth: int
 ) -> Iterator[NewEvent]:
-    """What the subagent did whose call ends with this event."""
+    """The events of the subagent whose call ends with this event."""
     call = event.body["call"]
-    if depth >= _DEEPEST or (call not in subagents.calls and call not in teller.prompts):
+    if depth >= _DEEPEST or (call not in subagents.calls and call not in builder.prompts):
         return
-    for file in subagents.take(call, teller.helpers.pop(call, None), teller.prompts.pop(call, None)):
-        yield from _told(file, native_id, subagents, call, depth + 1)
+    for file in subagents.take(call, builder.helpers.pop(call, None), builder.prompts.pop(call, None)):
+        yield from _named_call(file, native_id, subagents, call, depth + 1)

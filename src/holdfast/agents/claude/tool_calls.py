@@ -1,13 +1,13 @@
-"""The tools that Claude Code runs: which began, which ended, which go on in the background."""
+"""Which of Claude Code's tools are running, ended, or running in the background?"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 
-# Tasks of the CLI that the agent waits for and is woken by. A background command wakes it too, but
-# may be a server that never ends.
+# Tasks that the agent waits for and that wake it up. A background command also wakes it up, but may be a
+# server that never ends.
 HOLDING = frozenset({"local_agent", "local_workflow"})
 STOPPED = frozenset({"killed", "stopped", "cancelled"})
 ENDED = STOPPED | {"completed", "failed"}
@@ -17,26 +17,26 @@ class ClaudeToolCalls:
     """Every call of one process."""
 
     def __init__(self) -> None:
-        """None yet."""
-        self.open: dict[str, str] = {}  # call: name
-        self.parents: dict[str, str] = {}  # of calls that a subagent made: the call that started it
+        """Start without calls."""
+        self.open: dict[str, str] = {}  # call -> name
+        self.parents: dict[str, str] = {}  # a subagent's call -> the call that started the subagent
         self.stopped = False  # a subagent was stopped between two turns
         self._names: dict[str, str] = {}
-        self._background: set[str] = set()  # returned, while what they started goes on
-        self._commands: dict[str, tuple[str, str]] = {}  # by task: what it is, the call that started it
-        self._helpers: dict[str, str] = {}  # subagents that run, by task: the call that started it
+        self._background: set[str] = set()  # calls that returned while what they started continues
+        self._commands: dict[str, tuple[str, str]] = {}  # task -> description and the call that started it
+        self._helpers: dict[str, str] = {}  # running subagents: task -> the call that started it
 
     def running(self) -> list[str]:
-        """The background commands that run, in the agent's words for them."""
+        """The running background commands, as the agent describes them."""
         return [what for what, call in self._commands.values() if call in self._background]
 
     @property
-    def helped(self) -> bool:
-        """Whether subagents still run; the agent is woken when one ends."""
+    def has_subagents(self) -> bool:
+        """Whether subagents are still running; the agent wakes up when one ends."""
         return bool(self._helpers)
 
-    def began(self, call: str, name: str, parent: Any) -> bool:
-        """A call begins; False if it was told before."""
+    def start(self, call: str, name: str, parent: Any) -> bool:
+        """A call begins; False if it is already known."""
         if call in self._names:
             return False
         self._names[call] = self.open[call] = name
@@ -44,8 +44,8 @@ class ClaudeToolCalls:
             self.parents[call] = parent
         return True
 
-    def ended(self, call: str, goes_on: bool) -> str | None:
-        """A call has its result: its name; None if that was told before."""
+    def end(self, call: str, goes_on: bool) -> str | None:
+        """A call has its result: return its name, or None if it ended before."""
         if call in self._names and call not in self.open:
             return None
         self.open.pop(call, None)
@@ -55,17 +55,17 @@ class ClaudeToolCalls:
             self._helpers = {task: by for task, by in self._helpers.items() if by != call}
         return self._names.setdefault(call, "")
 
-    def task(self, record: dict[str, Any], between_turns: bool) -> str | None:
-        """Take a `task_…` record; what to tell of it, if a background task ended."""
-        task, call = lines.word(record, "task_id"), lines.word(record, "tool_use_id")
+    def on_task(self, record: dict[str, Any], between_turns: bool) -> str | None:
+        """Process a `task_…` record; return the notice if a background task ended."""
+        task, call = jsonl.text_field(record, "task_id"), jsonl.text_field(record, "tool_use_id")
         if record.get("subtype") == "task_started":
-            if lines.word(record, "task_type") in HOLDING:
+            if jsonl.text_field(record, "task_type") in HOLDING:
                 self._helpers[task] = call
             else:
                 self._commands[task] = (str(record.get("description") or task), call)
             return None
         patch = record.get("patch")
-        status = lines.word(record, "status") or lines.word(
+        status = jsonl.text_field(record, "status") or jsonl.text_field(
             patch if isinstance(patch, dict) else {}, "status"
         )
         if status in ENDED:

@@ -1,4 +1,4 @@
-"""A transcript file: its records in logical order, with little more in memory than the one that is read."""
+"""How is a transcript file read in logical order, with little more in memory than one record?"""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ from holdfast.agents.claude.records import (
     parent,
 )
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 
-# How a record of the conversation begins, so that a whole one is found behind a torn one, and no block
-# inside it. Few, because each is looked for in all of a bad line.
+# How a record of the conversation begins, so that a whole record after a torn one is found, but no block
+# inside it. The list is short because a damaged line is searched for each entry.
 STARTS = (
     b'{"parentUuid"',
     b'{"logicalParentUuid"',
@@ -39,22 +38,22 @@ _PART = 1 << 20
 
 
 class TranscriptPiece(msgspec.Struct, gc=False):
-    """A record, or something that is none."""
+    """A record, or bytes that are not a record."""
 
     offset: int
     raw: bytes
     record: ClaudeRecord | None
-    odd: jsonl.JsonlLine | None = None  # where it is no record, or is one that was glued to something
+    odd: jsonl.JsonlLine | None = None  # set if it is not a record, or if the record was glued to something
 
 
 def read(file: BinaryIO, size: int, decode: Callable[[bytes], Any] = decode) -> Iterator[TranscriptPiece]:
-    """The pieces of a file from its first byte; none that begins at `size` or later.
+    """Yield the pieces of a file from its first byte; none that begins at `size` or later.
 
-    With the decoder of heads these are all that a usual line gives.
+    With the head decoder, a normal line yields only the head fields.
     """
     offset = number = 0
     readline = file.readline
-    longest = wire.LONGEST + 1
+    longest = jsonl.LONGEST + 1
     while offset < size and (raw := readline(longest)):
         try:
             yield TranscriptPiece(offset, raw, decode(raw))
@@ -64,33 +63,33 @@ def read(file: BinaryIO, size: int, decode: Callable[[bytes], Any] = decode) -> 
                 yield too_long(offset, length, number)
                 offset += length - longest
             else:
-                yield from odd(raw, offset, number)
+                yield from unusual_pieces(raw, offset, number)
         offset += len(raw)
         number += 1
 
 
-def odd(raw: bytes, offset: int, number: int) -> Iterator[TranscriptPiece]:
-    """The pieces of a line that is not one record of the usual kind."""
+def unusual_pieces(raw: bytes, offset: int, number: int) -> Iterator[TranscriptPiece]:
+    """Yield the pieces of a line that is not exactly one normal record."""
     for line in jsonl.read(io.BytesIO(raw), STARTS, offset):
         part = raw[line.offset - offset :][: line.size]
-        told = msgspec.structs.replace(line, number=number)
+        numbered = msgspec.structs.replace(line, number=number)
         if line.value is None:
-            yield TranscriptPiece(line.offset, part, None, told)
+            yield TranscriptPiece(line.offset, part, None, numbered)
         else:
             yield TranscriptPiece(
-                line.offset, part, lenient(line.value), None if line.problem is None else told
+                line.offset, part, lenient(line.value), None if line.problem is None else numbered
             )
 
 
 def too_long(offset: int, size: int, number: int) -> TranscriptPiece:
-    """A line that no event could hold, and that is not read."""
-    said = wire.notice_event(jsonl.BAD, f"a line of {size:,} bytes is too long to be read", bytes=size)
-    line = jsonl.JsonlLine(number=number, offset=offset, size=size, problem=jsonl.BAD, odd=said)
+    """A line that is too long for any event; it is not read."""
+    notice = jsonl.notice_event(jsonl.BAD, f"a line of {size:,} bytes is too long to read", bytes=size)
+    line = jsonl.JsonlLine(number=number, offset=offset, size=size, problem=jsonl.BAD, odd=notice)
     return TranscriptPiece(offset, b"", None, line)
 
 
 def _skip(file: BinaryIO) -> int:
-    """Past the rest of a line; how many bytes that were."""
+    """Skip the rest of a line and return its size."""
     size = 0
     while part := file.readline(_PART):
         size += len(part)
@@ -99,32 +98,32 @@ def _skip(file: BinaryIO) -> int:
     return size
 
 
-# --- What all of a transcript has to be read for: where each piece is, what it follows, which calls ended.
+# --- The index: where each piece is, what it follows, which calls ended
 
 
 class TranscriptIndex(NamedTuple):
-    """Small facts of every piece, by its number."""
+    """Small facts about every piece, by its number."""
 
-    names: dict[int, int]  # numbers by the hash of a uuid, which itself would take five times the room
+    names: dict[int, int]  # uuid hash -> number; the uuid itself would take five times the memory
     offsets: array[int]
     sizes: array[int]
     parents: array[int]  # numbers; -1: none
-    doubled: frozenset[int]  # records that are there once more
-    lines: dict[int, int]  # the line numbers of what is no record
-    results: frozenset[int]  # the hashes of the calls that have one
+    doubled: frozenset[int]  # records that are duplicates
+    lines: dict[int, int]  # piece -> line number, for pieces that are not records
+    results: frozenset[int]  # hashes of the calls that have a result
 
     def is_behind(self, one: str, other: str) -> bool:
-        """Whether the record of one uuid is there, and stands behind that of the other."""
+        """Whether the record with one uuid exists and comes after the record with the other."""
         return self.names.get(hash(one), -1) > self.names.get(hash(other), -1)
 
     def is_first(self, uuid: str, offset: int) -> bool:
-        """Whether that byte is where the record of that uuid stands first."""
+        """Whether the record with this uuid appears first at this offset."""
         number = self.names.get(hash(uuid))
         return number is None or self.offsets[number] == offset
 
 
-def index(pieces: Iterable[TranscriptPiece]) -> TranscriptIndex:
-    """Read them all."""
+def build_index(pieces: Iterable[TranscriptPiece]) -> TranscriptIndex:
+    """Build the index of all pieces."""
     offsets, sizes, parents = array("q"), array("q"), array("q")
     names: dict[int, int] = {}
     doubled: set[int] = set()
@@ -155,41 +154,41 @@ def index(pieces: Iterable[TranscriptPiece]) -> TranscriptIndex:
 
 
 def _results(record: ClaudeRecord | ClaudeRecordHead) -> list[int]:
-    """The hashes of the calls that it ends."""
+    """The hashes of the calls that a record ends."""
     if isinstance(record, ClaudeRecordHead):
         content = record.message.content if record.message is not None else None
         calls = [block.tool_use_id for block in content] if isinstance(content, list) else []
         return [hash(call) for call in calls if call is not None]
-    found = (block.get("tool_use_id") for block in blocks(record))
-    return [hash(call) for call in found if isinstance(call, str)]
+    ids = (block.get("tool_use_id") for block in blocks(record))
+    return [hash(call) for call in ids if isinstance(call, str)]
 
 
-# --- The logical order of records that are not written in it: each behind its parent, else as in the file.
+# --- Logical order: each record after its parent, otherwise as in the file
 
 
 class LogicalOrder(NamedTuple):
-    """The numbers of all records in their logical order, and those whose parent had to be left out."""
+    """All record numbers in logical order, and those whose parent link was cut."""
 
     order: array[int]
     cut: list[int]  # one of each cycle
 
 
-def logical(parents: Sequence[int]) -> LogicalOrder:
-    """Order records by the numbers of their parents (-1: none); a parent may come later, or never in a cycle.
+def logical_order(parents: Sequence[int]) -> LogicalOrder:
+    """Order records by their parents' numbers (-1: none). A parent may come later, or never in a cycle.
 
     With `--bare`, a CLI writes replies before the prompt that they follow.
     """
     placed = bytearray(len(parents))
     order: array[int] = array("q")
     cut: list[int] = []
-    waiting: dict[int, list[int]] = {}  # by parent: the children that came before it was placed
-    above: dict[int, int] = {}  # of what waits: something above it that waits too, else itself
+    waiting: dict[int, list[int]] = {}  # parent -> children that came before it
+    above: dict[int, int] = {}  # waiting record -> a waiting record above it, else itself
     for number, above_it in enumerate(parents):
         free = number
         if above_it >= 0 and not placed[above_it]:
             waiting.setdefault(above_it, []).append(number)
             free = _top(above, above_it) if above_it in above else number
-            if parents[free] != number:  # else it waits for itself
+            if parents[free] != number:  # otherwise it waits for itself
                 above[number] = free
                 for child in waiting.get(number, ()):
                     above[child] = free
@@ -211,15 +210,15 @@ def _top(above: dict[int, int], number: int) -> int:
     top = number
     while above[top] != top:
         top = above[top]
-    while above[number] != top:  # so that the next walk is short
+    while above[number] != top:  # path compression
         above[number], number = top, above[number]
     return top
 
 
-# --- A few records that are not written in their logical order, put into it without a look at all the rest.
+# --- A few records out of order, sorted without an index of the whole file
 
-WINDOW = 4096  # uuids that are remembered at least
-NEAR = 256  # pieces after which a parent is not near any more
+WINDOW = 4096  # how many uuids are remembered at least
+NEAR = 256  # pieces after which a parent is no longer near
 NEAR_BYTES = 4 << 20
 
 
@@ -227,7 +226,7 @@ class RecentUuids:
     """The uuids of the latest records."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without uuids."""
         self.young: set[str] = set()
         self.old: set[str] = set()
 
@@ -235,7 +234,7 @@ class RecentUuids:
         return uuid in self.young or uuid in self.old
 
     def add(self, uuid: str) -> bool:
-        """Remember it; False if it is among those remembered."""
+        """Remember a uuid; False if it is already remembered."""
         if uuid in self.young or uuid in self.old:
             return False
         self.young.add(uuid)
@@ -245,20 +244,20 @@ class RecentUuids:
 
 
 class UnorderedStretch:
-    """The pieces from one on whose parent was not seen."""
+    """The pieces that start with one whose parent is not known yet."""
 
     def __init__(self, first: TranscriptPiece):
-        """Only that one yet."""
+        """Start with the first piece."""
         self.pieces = [first]
-        self.wanted: set[str] = set()  # parents that were not found
+        self.wanted: set[str] = set()  # parents that are still missing
         self._names: dict[str, int] = {}
 
     def find(
-        self, pieces: Iterator[TranscriptPiece], seen: RecentUuids, index: TranscriptIndex | None
+        self, pieces: Iterator[TranscriptPiece], recent: RecentUuids, index: TranscriptIndex | None
     ) -> bool:
-        """Read on until every parent is there that stands behind its child; False if that takes too long.
+        """Read on until every later parent is found; False if that takes too long.
 
-        Without an index each may.
+        Without an index any missing parent may come later.
         """
         size = 0
         piece: TranscriptPiece | None = self.pieces[0]
@@ -268,7 +267,7 @@ class UnorderedStretch:
                 self._names.setdefault(record.uuid, len(self.pieces) - 1)
                 self.wanted.discard(record.uuid)
                 above = parent(record)
-                near = above is None or above in seen or above in self._names
+                near = above is None or above in recent or above in self._names
                 if above is not None and not near and (not index or index.is_behind(above, record.uuid)):
                     self.wanted.add(above)
             if not self.wanted:
@@ -281,28 +280,28 @@ class UnorderedStretch:
                 self.pieces.append(piece)
         return False
 
-    def in_order(self, seen: RecentUuids) -> Iterator[TranscriptPiece]:
+    def in_order(self, recent: RecentUuids) -> Iterator[TranscriptPiece]:
         """All of them, parents first."""
         parents = []
         for piece in self.pieces:
             above = parent(piece.record) if piece.record is not None else None
-            known = above is None or above in seen
+            known = above is None or above in recent
             parents.append(-1 if known or above is None else self._names.get(above, -1))
-        for number in logical(parents).order:
+        for number in logical_order(parents).order:
             piece = self.pieces[number]
             uuid = piece.record.uuid if piece.record is not None else None
-            if uuid is None or (self._names[uuid] == number and seen.add(uuid)):
+            if uuid is None or (self._names[uuid] == number and recent.add(uuid)):
                 yield piece
 
 
-# --- A transcript file: its records in logical order, with little more in memory than the one that is read.
+# --- The file
 
 
 class ClaudeTranscript:
-    """One file as it was when it was opened; what a live agent adds meanwhile is not read."""
+    """One file as it was when it was opened; what a live agent adds later is not read."""
 
     def __init__(self, path: str):
-        """Open it; FileNotFoundError and its like are the caller's."""
+        """Open the file; the caller handles OSError."""
         self._path = path
         self._file = open(path, "rb")  # noqa: SIM115
         self.size = os.fstat(self._file.fileno()).st_size
@@ -315,81 +314,81 @@ class ClaudeTranscript:
 
     @cached_property
     def index(self) -> TranscriptIndex:
-        """Read once for all that asks for it."""
+        """Built once, when first needed."""
         with open(self._path, "rb") as file:
-            return index(read(file, self.size, decode_head))
+            return build_index(read(file, self.size, decode_head))
 
     def answered(self, call: str) -> bool:
-        """Whether a result for that call is anywhere in it."""
+        """Whether the file holds a result for this call."""
         return hash(call) in self.index.results
 
     def record(self, offset: int) -> ClaudeRecord | None:
-        """The record that begins there, if a store would take it."""
+        """The record that begins at this offset, if a store would accept it."""
         self._file.seek(offset)
-        raw = self._file.readline(wire.LONGEST)
+        raw = self._file.readline(jsonl.LONGEST)
         values = (line.value for line in jsonl.read(io.BytesIO(raw), STARTS) if line.value is not None)
         value = next(values, None)
         return None if value is None else lenient(value)
 
     def pieces(self) -> Iterator[TranscriptPiece]:
-        """The pieces as they are written."""
+        """The pieces in file order."""
         self._file.seek(0)
         return read(self._file, self.size)
 
     def in_order(self) -> Iterator[TranscriptPiece]:
-        """The pieces in logical order, a record that is there twice only once.
+        """The pieces in logical order, each record once.
 
-        A file is nearly always written in that order, but for a few records here and there, and is then
-        read once from its beginning to its end.
+        A file is nearly always in that order except for a few records, and is then read once from start to
+        end.
         """
-        seen = RecentUuids()
+        recent = RecentUuids()
         pieces: Iterator[TranscriptPiece] | None = self.pieces()
         while pieces is not None:
-            pieces = yield from self._ordered(pieces, seen)
+            pieces = yield from self._ordered(pieces, recent)
 
     def _ordered(
-        self, pieces: Iterator[TranscriptPiece], seen: RecentUuids
+        self, pieces: Iterator[TranscriptPiece], recent: RecentUuids
     ) -> Generator[TranscriptPiece, None, Iterator[TranscriptPiece] | None]:
-        """As far as it goes in one way; what is then still to be gone through, if anything."""
+        """Yield in one pass as far as possible; return the pieces that are left, if any."""
         for piece in pieces:
             if (record := piece.record) is not None and (uuid := record.uuid) is not None:
                 above = record.parent_uuid or record.logical_parent_uuid
-                if above is not None and above not in seen.young and above not in seen.old:
+                if above is not None and above not in recent.young and above not in recent.old:
                     indexed = "index" in self.__dict__
                     if not indexed or self.index.is_behind(above, uuid):
-                        return (yield from self._near(piece, uuid, pieces, seen))
-                    # Else it is far before, or nowhere.
+                        return (yield from self._near(piece, uuid, pieces, recent))
+                    # Otherwise the parent is far back, or missing.
                     if not self.index.is_first(uuid, piece.offset):
                         continue
-                if not seen.add(uuid):
+                if not recent.add(uuid):
                     continue
             yield piece
         return None
 
     def _near(
-        self, first: TranscriptPiece, uuid: str, pieces: Iterator[TranscriptPiece], seen: RecentUuids
+        self, first: TranscriptPiece, uuid: str, pieces: Iterator[TranscriptPiece], recent: RecentUuids
     ) -> Generator[TranscriptPiece, None, Iterator[TranscriptPiece] | None]:
-        """From a record on whose parent may stand behind it."""
+        """Continue from a record whose parent may come after it."""
         known = self.index if "index" in self.__dict__ else None
         stretch = UnorderedStretch(first)
-        if stretch.find(pieces, seen, known):
-            yield from stretch.in_order(seen)
+        if stretch.find(pieces, recent, known):
+            yield from stretch.in_order(recent)
             return pieces
         if any(self.index.is_behind(wanted, uuid) for wanted in stretch.wanted):
             yield from self._rest(first.offset)
             return None
-        return chain(stretch.pieces, pieces)  # once more, now that there is an index
+        return chain(stretch.pieces, pieces)  # again, now with an index
 
     def _rest(self, begin: int) -> Iterator[TranscriptPiece]:
-        """From that byte on; all before it stands in logical order."""
-        found = self.index
+        """Everything from this byte on; all before it is in logical order."""
+        index = self.index
         file, position = self._file, -1
-        for number in logical(found.parents).order:
-            offset, size = found.offsets[number], found.sizes[number]
-            if offset < begin or number in found.doubled:
+        for number in logical_order(index.parents).order:
+            offset, size = index.offsets[number], index.sizes[number]
+            if offset < begin or number in index.doubled:
                 continue
-            if size > wire.LONGEST:
-                yield too_long(offset, size, found.lines.get(number, 0))
+            if size > jsonl.LONGEST:
+                yield too_long(offset, size, index.lines.get(number, 0))
                 continue
             if offset != position:
                 file.seek(offset)
@@ -399,4 +398,4 @@ class ClaudeTranscript:
                 yield TranscriptPiece(offset, raw, decode(raw))
             except (ValueError, RecursionError):
                 ended = raw if position >= self.size or raw.endswith(b"\n") else raw + b"\n"
-                yield from odd(ended, offset, found.lines.get(number, 0))
+                yield from unusual_pieces(ended, offset, index.lines.get(number, 0))

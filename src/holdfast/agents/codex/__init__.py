@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import discovery
-from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.errors import BadInput
 from holdfast.transcripts.reader import TranscriptReader
 
-NARROW = "codex exec cannot ask for permissions; this run has its read-only sandbox instead"
+NARROW = "codex exec cannot ask for permissions, so this run uses its read-only sandbox"
 
 _TARGETS = {
     "linux-x64": "x86_64-unknown-linux-musl",
@@ -20,15 +20,15 @@ _TARGETS = {
 }
 
 
-def behind(path: str) -> tuple[str, ...] | None:
-    """The native program behind npm's wrapper, which leaves it running when it is killed itself."""
+def native_program(path: str) -> tuple[str, ...] | None:
+    """The native program behind npm's wrapper; killing the wrapper would leave it running."""
     if not discovery.is_node_script(path):
         return None
-    here = discovery.system()
-    roots = [os.path.join(found, "vendor") for found in discovery.packages(f"@openai/codex-{here}", path)]
+    here = discovery.npm_platform()
+    roots = [os.path.join(package, "vendor") for package in discovery.packages(f"@openai/codex-{here}", path)]
     roots.append(os.path.join(os.path.dirname(os.path.dirname(path)), "vendor"))
     for root in roots:
-        for folder in ("bin", "codex"):  # the second in older packages
+        for folder in ("bin", "codex"):  # the second one in older packages
             program = os.path.join(root, _TARGETS.get(here, ""), folder, "codex")
             if discovery.is_native(program):
                 return (program,)
@@ -36,12 +36,15 @@ def behind(path: str) -> tuple[str, ...] | None:
 
 
 def launch(job: AgentJob) -> AgentLaunch:
-    """One prompt, one process. The prompt is its stdin: every user of the machine can read a command line."""
+    """One process per prompt.
+
+    The prompt goes to stdin, because every user of the machine can read a command line.
+    """
     _check(job.prompt)
     narrow = job.permissions != "allow"
     argv = [*job.program, "exec", "--json", "--skip-git-repo-check"]
     argv += ["-s", "read-only" if narrow else "danger-full-access"]
-    # Without network its plugins cost 5 s a run (measured, 0.166.0).
+    # Without network its plugins cost 5 s per run (measured, 0.166.0).
     argv += ["-c", "features.plugins=false", "-c", "check_for_update_on_startup=false", *job.args]
     if job.resume:
         argv += ["resume", _uuid(job.native_id)]
@@ -49,18 +52,18 @@ def launch(job: AgentJob) -> AgentLaunch:
 
 
 def _uuid(native_id: str | None) -> str:
-    """Anything else it takes for a name, and begins a new conversation without a word (0.166.0)."""
+    """Codex takes anything else for a name and silently starts a new conversation (0.166.0)."""
     AGENT.check_native_id(native_id or "")
     return str(native_id).lower()
 
 
 def _check(prompt: str) -> None:
     if not prompt.strip():
-        raise BadInput("codex needs a prompt", hint="write what it is to do")
+        raise BadInput("codex needs a prompt", hint="describe the task in the prompt")
     if "\0" in prompt:
         raise BadInput("codex cannot take a prompt with a NUL character")
     if any("\ud800" <= letter <= "\udfff" for letter in prompt):
-        raise BadInput("that prompt is not valid Unicode (a lone surrogate)")
+        raise BadInput("the prompt is not valid Unicode (a lone surrogate)")
 
 
 def _driver(job: AgentJob) -> Driver:
@@ -79,19 +82,21 @@ AGENT = Agent(
     name="codex",
     title="Codex",
     aliases=(),
-    native_id_pattern=UUID,
+    native_id_pattern=WORD,
     protocols=("exec-json",),
     driver=_driver,
     programs=("codex",),
-    behind=behind,
+    native_program=native_program,
     install="npm install -g @openai/codex",
     launch=launch,
     asks=False,
     keeps=("CODEX_HOME", "CODEX_API_KEY", "OPENAI_*", "AZURE_OPENAI_*"),
     traps=(
-        KnownTrap("cannot ask for permissions: unless all is allowed it gets its read-only sandbox"),
+        KnownTrap(
+            "cannot ask for permissions: unless everything is allowed, it runs in its read-only sandbox"
+        ),
         KnownTrap("a command that fails in its sandbox may be missing from its stream"),
-        KnownTrap("a conversation that ended before its first turn began cannot be resumed"),
+        KnownTrap("a conversation that ended before its first turn cannot be resumed"),
     ),
     history=_history,
 )

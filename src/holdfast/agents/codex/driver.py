@@ -1,4 +1,4 @@
-"""Codex by `codex exec --json`: it gets one prompt on stdin and hears nothing after it."""
+"""How is Codex driven? By `codex exec --json`: one prompt on stdin, and no input after it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from holdfast.agents.driver import (
 )
 from holdfast.model import json_codec
 from holdfast.model.event import NewEvent, Origin
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 
 TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"})
 
 
 class CodexItemCall(msgspec.Struct, frozen=True):
-    """One call, as far as it is told."""
+    """One call, as far as it is reported."""
 
     name: str
     input: Any
@@ -33,7 +33,7 @@ class CodexItemCall(msgspec.Struct, frozen=True):
 
 
 def tool(item: dict[str, Any]) -> CodexItemCall:
-    """What an item of a kind in `TOOLS` says."""
+    """The call in an item of a type in `TOOLS`."""
     kind = item["type"]
     if kind == "command_execution":
         return _command(item)
@@ -94,7 +94,7 @@ def _outcome(item: dict[str, Any]) -> str:
     return "error" if item.get("status") in ("failed", "declined") or item.get("error") else "ok"
 
 
-# --- Codex by `codex exec --json`: it gets one prompt on stdin and hears nothing after it.
+# --- The driver
 
 PROTOCOL = "exec-json"
 COUNTS = {
@@ -110,7 +110,7 @@ class CodexDriver:
     """One `codex exec` process."""
 
     def __init__(self, job: AgentJob):
-        """For that job; nothing is said yet."""
+        """Start before any output."""
         self.job = job
         self.final: FinalResult | None = None
         self.accepted = False
@@ -119,14 +119,14 @@ class CodexDriver:
         self.open_calls: dict[str, str] = {}
         self._begun: set[str] = set()
         self._answer: str | None = None
-        self._problem: str | None = None  # what an `error` said before `turn.failed`
+        self._problem: str | None = None  # the message of an `error` before `turn.failed`
 
     def start_messages(self) -> DriverOutput:
         """Nothing: the prompt is all of stdin."""
         return DriverOutput()
 
     def answer(self, ask: str, decision: Decision) -> DriverOutput:
-        """Nothing: it does not ask."""
+        """Nothing: it never asks."""
         return DriverOutput()
 
     def partial_text(self) -> tuple[str, str] | None:
@@ -138,17 +138,17 @@ class CodexDriver:
         return None
 
     def on_line(self, line: bytes) -> DriverOutput:
-        """Take one whole line of stdout."""
+        """Process one whole line of stdout."""
         out = DriverOutput()
-        if lines.is_blank(line):
+        if jsonl.is_blank(line):
             return out
-        record = lines.parse(line)
+        record = jsonl.parse(line)
         if isinstance(record, NewEvent):
             out.entries.append(record)
             return out
-        kind = lines.word(record, "type")
+        kind = jsonl.text_field(record, "type")
         if kind == "thread.started":
-            self._named(record, out.entries)
+            self._on_thread(record, out.entries)
         elif kind == "turn.started":
             self._accept(out.entries)
         elif kind in ("item.started", "item.updated", "item.completed"):
@@ -156,30 +156,30 @@ class CodexDriver:
             if isinstance(item, dict):
                 self._item(kind, item, out.entries)
             else:
-                out.entries.append(lines.unknown(record))
+                out.entries.append(jsonl.unknown(record))
         elif kind == "turn.completed":
             self.final = FinalResult(ok=True, usage=self._usage(record), answer=self._answer)
         elif kind == "turn.failed":
             self._failed(record)
         elif kind == "error":
-            said = record.get("message")
-            self._problem = said if isinstance(said, str) else lines.shown(record)
-            out.entries.append(lines.error("agent_error", self._problem))
+            message = record.get("message")
+            self._problem = message if isinstance(message, str) else jsonl.preview(record)
+            out.entries.append(jsonl.error("agent_error", self._problem))
         else:
-            out.entries.append(lines.unknown(record))
+            out.entries.append(jsonl.unknown(record))
         return out
 
     def on_eof(self) -> DriverOutput:
-        """Stdout has ended for good."""
+        """Stdout has ended."""
         out = DriverOutput()
         for call, name in self.open_calls.items():
-            body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
+            body = {"call": call, "name": name, "outcome": "interrupted", "output": jsonl.UNKNOWN_OUTCOME}
             out.entries.append(NewEvent("tool_summary", body))
         self.open_calls.clear()
         return out
 
-    def _named(self, record: dict[str, Any], entries: list[Entry]) -> None:
-        named = lines.plain(record.get("thread_id"))
+    def _on_thread(self, record: dict[str, Any], entries: list[Entry]) -> None:
+        named = jsonl.storable_id(record.get("thread_id"))
         if named is None or named == self.native_id:
             return
         entries += named_conversation(self.job, self.native_id, named, PROTOCOL)
@@ -192,58 +192,63 @@ class CodexDriver:
 
     def _failed(self, record: dict[str, Any]) -> None:
         error = record.get("error")
-        said = error.get("message") if isinstance(error, dict) else None
-        reason = said if isinstance(said, str) and said else self._problem
+        message = error.get("message") if isinstance(error, dict) else None
+        reason = message if isinstance(message, str) and message else self._problem
         self.final = FinalResult(ok=False, reason=reason or "the turn failed without a reason")
 
     def _usage(self, record: dict[str, Any]) -> dict[str, Any]:
-        """It counts over all turns of a conversation (0.166.0), so that a resume's are not its own."""
+        """It counts over all turns of a conversation (0.166.0), so a resumed run has no counts of its own."""
         usage = record.get("usage")
-        told = usage if isinstance(usage, dict) else {}
-        found = {name: told[key] for name, key in COUNTS.items() if type(told.get(key)) is int}
-        return {"conversation": found} if self.job.resume and found else found
+        reported = usage if isinstance(usage, dict) else {}
+        counts = {name: reported[key] for name, key in COUNTS.items() if type(reported.get(key)) is int}
+        return {"conversation": counts} if self.job.resume and counts else counts
 
     def _item(self, kind: str, item: dict[str, Any], entries: list[Entry]) -> None:
         id, what = item.get("id"), item.get("type")
         if not isinstance(id, str) or not isinstance(what, str):
-            entries.append(lines.unknown(item))
+            entries.append(jsonl.unknown(item))
             return
         if what in TOOLS:
             self._tool(kind, f"{self.job.task}:{id}", tool(item), entries)
             return
         if kind != "item.completed":
-            return  # a plan that grows; its last state is told
-        said = item.get("text")
-        if what in ("agent_message", "reasoning") and isinstance(said, str):
+            return  # a plan that grows; only its last state is logged
+        text = item.get("text")
+        if what in ("agent_message", "reasoning") and isinstance(text, str):
             if what == "agent_message":
-                self._answer = said
-            if said:
+                self._answer = text
+            if text:
                 name = "assistant" if what == "agent_message" else "thinking"
-                entries.append(NewEvent(name, {"text": said}, origin=self._origin(id)))
+                entries.append(NewEvent(name, {"text": text}, origin=self._origin(id)))
         elif what == "error":
             # Warnings arrive this way too; a failure is `turn.failed`.
-            entries.append(lines.notice_event("agent_warning", str(item.get("message", ""))))
+            entries.append(jsonl.notice_event("agent_warning", str(item.get("message", ""))))
         elif what == "todo_list":
-            entries.append(lines.notice_event("plan", _plan(item.get("items"))))
+            entries.append(jsonl.notice_event("plan", _plan(item.get("items"))))
         else:
-            entries.append(lines.unknown(item))
+            entries.append(jsonl.unknown(item))
 
-    def _tool(self, kind: str, call: str, told: CodexItemCall, entries: list[Entry]) -> None:
+    def _tool(self, kind: str, call: str, item_call: CodexItemCall, entries: list[Entry]) -> None:
         if call not in self._begun:
             self._begun.add(call)
-            self.open_calls[call] = told.name
-            body: dict[str, Any] = {"call": call, "name": told.name, "input": told.input}
+            self.open_calls[call] = item_call.name
+            body: dict[str, Any] = {"call": call, "name": item_call.name, "input": item_call.input}
             entries.append(NewEvent("tool_progress", body, origin=self._origin(f"call:{call}")))
         if kind == "item.completed" and self.open_calls.pop(call, None) is not None:
-            body = {"call": call, "name": told.name, "outcome": told.outcome, "output": told.output}
-            if told.exit_code is not None:
-                body["exit_code"] = told.exit_code
+            body = {
+                "call": call,
+                "name": item_call.name,
+                "outcome": item_call.outcome,
+                "output": item_call.output,
+            }
+            if item_call.exit_code is not None:
+                body["exit_code"] = item_call.exit_code
             entries.append(NewEvent("tool_summary", body, origin=self._origin(f"result:{call}")))
 
     def _origin(self, record: str) -> Origin | None:
-        """Its item ids begin again in every process, so that they are ours only with the task."""
+        """Its item ids restart in every process, so they are unique only together with the task."""
         record_id = record if self.job.task in record else f"{self.job.task}:{record}"
-        return lines.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
+        return jsonl.origin(self.job.agent, self.native_id or self.job.native_id, record_id)
 
 
 def _plan(items: Any) -> str:

@@ -1,4 +1,4 @@
-"""Codex's threads: found, read and judged."""
+"""How are Codex's threads found, read and inspected?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from holdfast.agents.codex import inspect as judge
-from holdfast.agents.codex import sessions as opening
-from holdfast.agents.codex import sessions as places
+from holdfast.agents.codex import inspect, sessions
 from holdfast.agents.codex.events import CodexRollout
 from holdfast.agents.codex.records import STARTS
 from holdfast.model.event import Event, NewEvent, Origin
@@ -29,7 +27,7 @@ FOLDER = "thread-writer-locks"
 
 
 def owners(root: str, native_id: str) -> list[int]:
-    """The living processes that hold the thread's lock; the file is never made."""
+    """The living processes that hold the thread's lock; the lock file is never created."""
     path = os.path.join(root, FOLDER, f"{native_id}.lock")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -37,24 +35,24 @@ def owners(root: str, native_id: str) -> list[int]:
         return []  # a clean exit removes it
     try:
         stat = os.fstat(descriptor)
-        told = _told(stat.st_dev, stat.st_ino)
-        if told is None:
+        holders = _lock_holders(stat.st_dev, stat.st_ino)
+        if holders is None:
             return open_files.holders(path) if _is_held(descriptor) else []
     finally:
         os.close(descriptor)
-    # Which process took it is told, not who has it now.
-    alive = [pid for pid in told if os.path.exists(f"/proc/{pid}")]
-    return alive or (open_files.holders(path) if told else [])
+    # The lock list names the process that took the lock, not the one that holds it now.
+    alive = [pid for pid in holders if os.path.exists(f"/proc/{pid}")]
+    return alive or (open_files.holders(path) if holders else [])
 
 
-def _told(device: int, inode: int) -> list[int] | None:
-    """The holders as Linux lists them; None if it lists no lock at all."""
+def _lock_holders(device: int, inode: int) -> list[int] | None:
+    """The holders in the kernel's lock list; None if it lists no lock at all."""
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as file:
             lines = file.readlines()
     except OSError:
         return None
-    found = set()
+    pids = set()
     for line in lines:
         words = line.split()  # "12: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF"
         if len(words) < 6 or "->" in words or words[1] != "FLOCK" or not words[4].isdecimal():
@@ -62,10 +60,10 @@ def _told(device: int, inode: int) -> list[int] | None:
         major, _, rest = words[5].partition(":")
         minor, _, number = rest.partition(":")
         here = f"{os.major(device):02x}", f"{os.minor(device):02x}"
-        # A filesystem of layers tells another device here: then the inode must be enough.
+        # An overlay file system reports another device here; then the inode must be enough.
         if number == str(inode) and ((major, minor) == here or major == "00"):
-            found.add(int(words[4]))
-    return sorted(found) if lines else None
+            pids.add(int(words[4]))
+    return sorted(pids) if lines else None
 
 
 def _is_held(descriptor: int) -> bool:
@@ -79,19 +77,19 @@ def _is_held(descriptor: int) -> bool:
     return False
 
 
-# --- What says the same in Codex's stream and in its rollout, which have no id in common.
+# --- Equal content in Codex's stream and in its rollout, which share no ids
 
 Wording = tuple[str, ...]
-Key = tuple[int, Wording, int]  # the turn, what is said, how often it was said before in that turn
+Key = tuple[int, Wording, int]  # turn, wording, and how often it occurred before in that turn
 
 _SHELL_FLAGS = ("-lc", "-c")
 _EDITS = frozenset({"apply_patch", "file_change"})
 
 
 def wording(kind: str, body: dict[str, Any]) -> Wording | None:
-    """What an event of either source says, such that both say it alike; None if that cannot be told.
+    """A key that is equal for an event of the stream and of the rollout; None if there is none.
 
-    How a call ended is not compared: its `tool_summary` is met by the call that it ends.
+    The result of a call is not compared: its `tool_summary` is matched by the call that it ends.
     """
     if kind in ("user", "assistant", "thinking"):
         return (kind, str(body.get("text", "")).strip())
@@ -109,37 +107,37 @@ def wording(kind: str, body: dict[str, Any]) -> Wording | None:
 
 
 def keys(events: Iterable[NewEvent | Event], turn: int = 0) -> Iterator[Key | None]:
-    """For each event what it is met by; `turn` is how many turns came before the first of them."""
-    seen: Counter[Wording] = Counter()
+    """The matching key of each event; `turn` is the number of turns before the first event."""
+    counts: Counter[Wording] = Counter()
     for event in events:
-        found = wording(event.kind, event.body)
+        key = wording(event.kind, event.body)
         if event.kind == "user":
             turn += 1
-            seen.clear()
-        if found is None:
+            counts.clear()
+        if key is None:
             yield None
         else:
-            yield (turn, found, seen[found])
-            seen[found] += 1
+            yield (turn, key, counts[key])
+            counts[key] += 1
 
 
 def _command(input: Any) -> str | None:
-    told = input
+    command = input
     for name in ("cmd", "command"):
         if isinstance(input, dict) and input.get(name):
-            told = input[name]
+            command = input[name]
             break
     else:
         return None
-    if isinstance(told, list):
-        return _inner([str(part) for part in told])
-    if not isinstance(told, str):
+    if isinstance(command, list):
+        return _inner([str(part) for part in command])
+    if not isinstance(command, str):
         return None
     try:
-        words = shlex.split(told)
-    except ValueError:  # a quote that is not closed: then it is no line that a program joined
-        return told
-    return _inner(words) if _is_shell(words) else told
+        words = shlex.split(command)
+    except ValueError:  # an unclosed quote: no program joined this line
+        return command
+    return _inner(words) if _is_shell(words) else command
 
 
 def _inner(words: list[str]) -> str:
@@ -150,7 +148,7 @@ def _is_shell(words: list[str]) -> bool:
     return len(words) == 3 and words[1] in _SHELL_FLAGS and words[0].rsplit("/", 1)[-1].endswith("sh")
 
 
-# --- Codex's threads: found, read and judged.
+# --- The reader
 
 
 class CodexReader(TranscriptReader):
@@ -161,59 +159,57 @@ class CodexReader(TranscriptReader):
     root_folder = ".codex"
 
     def wording(self, kind: str, body: dict[str, Any]) -> tuple[str, ...] | None:
-        """The same key for an event of the stream and its twin in a rollout."""
+        """The same key for an event of the stream and its counterpart in a rollout."""
         return wording(kind, body)
 
     def at_file(self, path: str) -> list[SessionRef]:
         """Any file counts as a rollout; `inspect` says what is wrong with it."""
-        return [places.session_ref(path)]
+        return [sessions.session_ref(path)]
 
     def with_id(self, root: str, native_id: str) -> list[SessionRef]:
         """The threads with this UUID."""
-        return [places.session_ref(path) for path in places.by_id(root, native_id)]
+        return [sessions.session_ref(path) for path in sessions.by_id(root, native_id)]
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
-        """All threads, or those whose last turn was in that folder."""
-        for path in places.rollouts(root):
-            ref = places.session_ref(path)
+        """All threads, or those whose last turn was in this folder."""
+        for path in sessions.rollouts(root):
+            ref = sessions.session_ref(path)
             if cwd is None or is_same_folder(ref.cwd, cwd):
                 yield ref
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """What the thread's rollout tells, in its order."""
-        fold = CodexRollout(self.agent, ref.native_id)
+        """The events of the thread's rollout, in order."""
+        rollout = CodexRollout(self.agent, ref.native_id)
         try:
-            with opening.opened(ref.path) as file:
+            with sessions.open_rollout(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
-                    yield from fold.take(line)
-        except (OSError, opening.CompressedRollout) as problem:
+                    yield from rollout.on_line(line)
+        except (OSError, sessions.CompressedRollout) as problem:
             yield self._unreadable(ref, problem)
-        yield from fold.end()
+        yield from rollout.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """Whether Codex could go on with it as it is."""
-        fold = CodexRollout(self.agent, ref.native_id)
+        """Whether Codex can resume it as it is."""
+        rollout = CodexRollout(self.agent, ref.native_id)
         problems: list[TranscriptProblem] = []
         readable = True
         try:
-            with opening.opened(ref.path) as file:
+            with sessions.open_rollout(ref.path) as file:
                 for line in jsonl.read(file, STARTS):
-                    fold.take(line)
+                    rollout.on_line(line)
         except FileNotFoundError:
             readable = False
-            problems.append(
-                TranscriptProblem("no_transcript", "there is no rollout of it", {"path": ref.path})
-            )
+            problems.append(TranscriptProblem("no_transcript", "it has no rollout", {"path": ref.path}))
         except OSError as problem:
             readable = False
             problems.append(TranscriptProblem("store_damaged", str(problem), {"path": ref.path}))
-        except opening.CompressedRollout as problem:
+        except sessions.CompressedRollout as problem:
             readable = False
             problems.append(TranscriptProblem("compressed", str(problem), {"path": ref.path}))
-        fold.end()
-        facts = fold.facts
+        rollout.end()
+        facts = rollout.facts
         if readable:
-            problems += judge.judge(facts, ref.native_id)
+            problems += inspect.find_problems(facts, ref.native_id)
         if twins := [path for path in self._twins(ref) if path != ref.path]:
             problems.append(
                 TranscriptProblem("multiple_files", "more than one rollout has its id", {"others": twins})
@@ -229,27 +225,27 @@ class CodexReader(TranscriptReader):
         )
 
     def is_sound(self, problems: Sequence[TranscriptProblem]) -> bool:
-        """Whether none of the problems loses or repeats something."""
-        return judge.is_sound(problems)
+        """Whether a resume loses nothing and repeats nothing in spite of these problems."""
+        return inspect.is_sound(problems)
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """Who holds the thread's lock."""
+        """The processes that hold the thread's lock."""
         return owners(root, ref.native_id)
 
     def tools(self, root: str, ref: SessionRef) -> list[int]:
-        """What it started for the thread: Codex 0.166 tells each of its commands whose it is."""
+        """The processes started for the thread: Codex 0.166 gives each of its commands the thread's id."""
         return table.marks_marked("CODEX_THREAD_ID", ref.native_id)
 
     def _twins(self, ref: SessionRef) -> list[str]:
-        """All files whose name has its id, in the folder of sessions where it lies."""
-        if places.named(ref.path) is None:
+        """All files with its id in their name, in the same sessions folder."""
+        if sessions.thread_in_name(ref.path) is None:
             return []
         above = ref.path
         while above != os.path.dirname(above):
             above = os.path.dirname(above)
-            if os.path.basename(above) in places.FOLDERS:
-                found = places.rollouts(os.path.dirname(above))
-                return [path for path in found if places.named(path) == ref.native_id]
+            if os.path.basename(above) in sessions.FOLDERS:
+                paths = sessions.rollouts(os.path.dirname(above))
+                return [path for path in paths if sessions.thread_in_name(path) == ref.native_id]
         return []
 
     def _unreadable(self, ref: SessionRef, problem: Exception) -> NewEvent:

@@ -1,4 +1,4 @@
-"""One record of a rollout, whichever dialect wrote it."""
+"""What is on one line of a rollout, in any dialect?"""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.transcripts.jsonl import word
+from holdfast.transcripts.jsonl import text_field
 
 STARTS = (b'{"timestamp":',)
 
-_BARE = frozenset(  # before September 2025 an item stood in its line without anything around it
+_BARE = frozenset(  # before September 2025 an item was a whole line, without a wrapper
     {
         "message",
         "reasoning",
@@ -26,22 +26,22 @@ _NEWER = {"turn_started": "task_started", "turn_complete": "task_complete"}
 
 
 class CodexRecord(msgspec.Struct, frozen=True):
-    """What kind of record, its payload, and what stands around it."""
+    """A record: its kind, its payload, and the wrapper's fields."""
 
-    kind: str  # session_meta, turn_context, response_item, event_msg, compacted …; empty if it is none
-    what: str  # the payload's own type, where it has one
+    kind: str  # session_meta, turn_context, response_item, event_msg, compacted …; empty if unknown
+    what: str  # the payload's own type, if it has one
     payload: dict[str, Any]
-    at: Any  # as it is told
+    at: Any  # timestamp, unparsed
     ordinal: int | None
 
 
 def record(value: dict[str, Any]) -> CodexRecord:
-    """The record that a line holds."""
-    kind, payload = word(value, "type"), value.get("payload")
+    """Parse the record on a line."""
+    kind, payload = text_field(value, "type"), value.get("payload")
     at, ordinal = value.get("timestamp"), value.get("ordinal")
     if not isinstance(payload, dict):
         kind, payload = _bare(kind, value), value
-    what = word(payload, "type")
+    what = text_field(payload, "type")
     if kind == "event_msg":
         what = _NEWER.get(what, what)
     return CodexRecord(kind, what, payload, at, ordinal if type(ordinal) is int else None)
@@ -57,10 +57,10 @@ def _bare(kind: str, value: dict[str, Any]) -> str:
     return ""
 
 
-# --- What was said in a rollout: the text of messages, and whose it is.
+# --- Texts of messages, and who wrote them
 
-# What the harness tells the model in the user's name: how it begins and how it ends. A later Codex says
-# in `provenance` whose a part is; the older ones leave only this.
+# Text that the harness sends to the model in the user's name: how it begins and ends. A later Codex says in
+# `provenance` who wrote a part; older versions leave only this.
 _HARNESS = (
     ("<environment_context>", "</environment_context>"),
     ("<user_instructions>", "</user_instructions>"),
@@ -86,41 +86,41 @@ _TEXTS = frozenset({"input_text", "output_text", "text", "Text", "summary_text",
 
 
 class CodexUserText(msgspec.Struct, frozen=True):
-    """The parts of one user message: what a person said, and what the harness said that is worth telling."""
+    """The parts of one user message: the person's text, and text of the harness that is worth a notice."""
 
     person: list[str]
-    told: list[tuple[str, str]]  # a notice's code and text
+    notices: list[tuple[str, str]]  # a notice's code and text
 
 
 def texts(content: Any) -> list[str]:
-    """The text of each part; what is not text is named."""
+    """The text of each part; other parts are named by type."""
     if isinstance(content, str):
         return [content]
     parts = content if isinstance(content, list) else []
-    return [found for part in parts if (found := _text(part))]
+    return [text for part in parts if (text := _text(part))]
 
 
-def user(payload: dict[str, Any]) -> CodexUserText:
-    """Whose the parts of a message in the user's name are."""
+def user_text(payload: dict[str, Any]) -> CodexUserText:
+    """Split a message in the user's name by author."""
     content = payload.get("content")
     parts = content if isinstance(content, list) else [content]
     whose = _provenance(payload)
     person: list[str] = []
-    told: list[tuple[str, str]] = []
+    notices: list[tuple[str, str]] = []
     for number, part in enumerate(parts):
-        found = _text(part)
-        if not found:
+        text = _text(part)
+        if not text:
             continue
         owner = whose[number] if number < len(whose) else ""
-        code = "" if owner == "user" else _code(found)
+        code = "" if owner == "user" else _code(text)
         if code:
-            told.append((code, found))
-        elif owner in ("", "user") and (owner or not _is_harness(found)):
-            person.append(found)
-    return CodexUserText(person, told)
+            notices.append((code, text))
+        elif owner in ("", "user") and (owner or not _is_harness(text)):
+            person.append(text)
+    return CodexUserText(person, notices)
 
 
-def joined(parts: Any) -> str:
+def summary_text(parts: Any) -> str:
     """The parts of a summary as one text."""
     return "\n".join(texts(parts))
 
@@ -130,7 +130,7 @@ def _text(part: Any) -> str:
         return part
     if not isinstance(part, dict):
         return ""
-    kind = word(part, "type")
+    kind = text_field(part, "type")
     if isinstance(text := part.get("text"), str) and (kind in _TEXTS or not kind):
         return text
     return f"[{kind}]" if kind else ""
@@ -141,8 +141,8 @@ def _provenance(payload: dict[str, Any]) -> list[str]:
     listed = passed.get("content_item_metadata") if isinstance(passed, dict) else None
     owners = []
     for item in listed if isinstance(listed, list) else []:
-        told = item.get("provenance") if isinstance(item, dict) else None
-        owners.append(word(told, "type") if isinstance(told, dict) else "")
+        provenance = item.get("provenance") if isinstance(item, dict) else None
+        owners.append(text_field(provenance, "type") if isinstance(provenance, dict) else "")
     return owners
 
 

@@ -1,4 +1,4 @@
-"""Where Codex keeps its rollouts, and which of them is meant."""
+"""Where does Codex keep its rollouts?"""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from holdfast.agents.codex.events import CodexRollout
 from holdfast.agents.codex.records import STARTS, record
 from holdfast.errors import BadInput
 from holdfast.transcripts import jsonl
-from holdfast.transcripts.jsonl import plain, word
+from holdfast.transcripts.jsonl import storable_id, text_field
 from holdfast.transcripts.reader import SessionRef
 
-_READERS = ("compression.zstd", "zstandard")  # Python 3.14's own, and the package for those before
+_READERS = ("compression.zstd", "zstandard")  # Python 3.14's own module, and the package for earlier versions
 
 
 class CompressedRollout(BadInput):
-    """The file is compressed and nothing here can read it."""
+    """The file is compressed and no decompressor is installed."""
 
 
 @contextmanager
-def opened(path: str) -> Iterator[BinaryIO]:
-    """The rollout's bytes."""
+def open_rollout(path: str) -> Iterator[BinaryIO]:
+    """Open a rollout for reading."""
     if not path.endswith(".zst"):
         with open(path, "rb") as file:
             yield file
@@ -37,7 +37,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
         try:
             yield file
         except (EOFError, _error(module)) as problem:
-            raise OSError(f"{path} cannot be unpacked: {problem}") from None
+            raise OSError(f"{path} cannot be decompressed: {problem}") from None
 
 
 def _zstd() -> Any:
@@ -47,29 +47,30 @@ def _zstd() -> Any:
         except ImportError:
             continue
     raise CompressedRollout(
-        "that rollout is compressed, and nothing here can read it", hint="install the package zstandard"
+        "the rollout is compressed, and no decompressor is installed",
+        hint="install the Python package zstandard",
     )
 
 
 def _error(module: Any) -> type[Exception]:
-    found = getattr(module, "ZstdError", None)
-    return found if isinstance(found, type) and issubclass(found, Exception) else EOFError
+    error = getattr(module, "ZstdError", None)
+    return error if isinstance(error, type) and issubclass(error, Exception) else EOFError
 
 
-# --- Where Codex keeps its rollouts, and which of them is meant.
+# --- Files
 
 FOLDERS = ("sessions", "archived_sessions")
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _IS_UUID = re.compile(_UUID, re.IGNORECASE)
 _NAMED = re.compile(rf"rollout-.*?({_UUID})\.jsonl(?:\.zst)?", re.IGNORECASE)
-_HEAD = 50  # lines in which the first prompt of a thread is looked for
+_HEAD = 50  # how many lines are searched for the first prompt
 _BLOCK = 1 << 16
-_BACK = 1 << 24  # bytes from the end in which the last turn's cwd is looked for
+_BACK = 1 << 24  # how many bytes at the end are searched for the last turn's cwd
 
 
 def rollouts(folder: str) -> Iterator[str]:
-    """All rollouts below an agent's folder, or in a folder that simply holds some."""
+    """All rollouts in Codex's folder, or in any folder that holds some."""
     inner = os.path.join(folder, ".codex")
     below = [os.path.join(inner if os.path.isdir(inner) else folder, name) for name in FOLDERS]
     known = [path for path in below if os.path.isdir(path)]
@@ -81,32 +82,34 @@ def rollouts(folder: str) -> Iterator[str]:
                     yield os.path.join(parent, name)
 
 
-def named(path: str) -> str | None:
-    """The thread that a file's name says it is."""
-    found = _NAMED.fullmatch(os.path.basename(path))
-    return found[1].lower() if found else None
+def thread_in_name(path: str) -> str | None:
+    """The thread id in a file's name."""
+    match = _NAMED.fullmatch(os.path.basename(path))
+    return match[1].lower() if match else None
 
 
 def by_id(folder: str, native_id: str) -> list[str]:
-    """The files of a thread; where a name says nothing, the first line does."""
+    """The files of a thread; if a name has no id, the first line is read."""
     if not _IS_UUID.fullmatch(native_id):
         return []
     wanted = native_id.lower()
-    return [path for path in rollouts(folder) if (named(path) or told_id(path)) == wanted]
+    return [path for path in rollouts(folder) if (thread_in_name(path) or thread_in_file(path)) == wanted]
 
 
-def told_id(path: str) -> str | None:
-    """The thread that a file says itself to be: in its first line, else in one of those after it."""
+def thread_in_file(path: str) -> str | None:
+    """The thread id inside a file: in its first line, else in a later one."""
     fold = _head(path)
     return fold.facts.header_id or fold.facts.thread_id
 
 
 def session_ref(path: str) -> SessionRef:
-    """What can be told of a rollout without reading all of it."""
+    """A reference to a rollout, without reading all of it."""
     path = os.path.abspath(path)
     fold = _head(path)
     facts = fold.facts
-    native_id = named(path) or facts.header_id or facts.thread_id or os.path.basename(path).split(".")[0]
+    native_id = (
+        thread_in_name(path) or facts.header_id or facts.thread_id or os.path.basename(path).split(".")[0]
+    )
     cwd, updated_at = _tail(path)
     if updated_at is None:
         with suppress(OSError):
@@ -125,9 +128,9 @@ def session_ref(path: str) -> SessionRef:
 
 def _head(path: str) -> CodexRollout:
     fold = CodexRollout("codex", "")
-    with suppress(OSError, CompressedRollout), opened(path) as file:
+    with suppress(OSError, CompressedRollout), open_rollout(path) as file:
         for line in islice(jsonl.read(file, STARTS), _HEAD):
-            fold.take(line)
+            fold.on_line(line)
             if fold.facts.title is not None and (fold.facts.header_id or fold.facts.thread_id):
                 break
     return fold
@@ -142,18 +145,18 @@ def _tail(path: str) -> tuple[str | None, str | None]:
         for raw in _backwards(path):
             if at is not None and b'"turn_context"' not in raw:
                 continue
-            for line in jsonl.of(raw, STARTS):
+            for line in jsonl.parse_line(raw, STARTS):
                 if line.value is None:
                     continue
-                found = record(line.value)
-                at = at or timestamps.when_stamp(found.at)
-                if found.kind == "turn_context" and (cwd := plain(word(found.payload, "cwd"))):
+                entry = record(line.value)
+                at = at or timestamps.when_stamp(entry.at)
+                if entry.kind == "turn_context" and (cwd := storable_id(text_field(entry.payload, "cwd"))):
                     return cwd, at
     return cwd, at
 
 
 def _backwards(path: str) -> Iterator[bytes]:
-    """The lines of a file from its end, as far back as is sensible."""
+    """The lines of a file from its end, up to a limit."""
     with open(path, "rb") as file:
         end = file.seek(0, os.SEEK_END)
         first = max(0, end - _BACK)

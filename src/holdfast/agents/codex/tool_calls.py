@@ -1,4 +1,4 @@
-"""Tool calls in a rollout: how they begin, and what tells how they ended."""
+"""How do tool calls in a rollout begin and end?"""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 from holdfast.agents.codex.records import texts
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
-from holdfast.transcripts.jsonl import parse, word
+from holdfast.transcripts.jsonl import parse, text_field
 
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
 OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
-WHOLE = frozenset({"web_search_call", "image_generation_call"})  # the service ran them; they have no output
+WHOLE = frozenset({"web_search_call", "image_generation_call"})  # run by the service; they have no output
 
-# An item or event that tells how a call ended, beside its output for the model.
+# Items and events that hold a call's result beside its output for the model.
 ENDINGS = frozenset(
     {
         "CommandExecution",
@@ -32,18 +32,18 @@ ENDINGS = frozenset(
 
 _EXITED = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)$", re.MULTILINE)
 _ABORTED = re.compile(r"(?:Wall time: [\d.]+ seconds\n)?aborted(?: by user(?: after [\d.]+s)?)?")
-# How the harness tells the model that a call came to nothing.
+# How the harness tells the model that a call failed.
 _REFUSED = (
     "unsupported call: ",
     "failed to parse function arguments",
     "exec_command failed",
     "apply_patch verification failed",
 )
-_HEAD = 400  # characters of an output that may hold its exit code
+_HEAD = 400  # characters of an output that may hold the exit code
 
 
 class CodexToolCall(msgspec.Struct):
-    """One call, while it is open."""
+    """One open call."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class CodexCallResult(msgspec.Struct, frozen=True):
 
 def begin(what: str, payload: dict[str, Any]) -> CodexToolCall | None:
     """The call that an item of a kind in `CALLS` or `WHOLE` begins; None if it has no id."""
-    id = word(payload, "call_id") or word(payload, "id")
+    id = text_field(payload, "call_id") or text_field(payload, "id")
     if not id:
         return None
     if what == "local_shell_call":
@@ -76,18 +76,18 @@ def begin(what: str, payload: dict[str, Any]) -> CodexToolCall | None:
     if what == "image_generation_call":
         return CodexToolCall(id, "image_generation", {"prompt": payload.get("revised_prompt")})
     if what == "custom_tool_call":
-        return CodexToolCall(id, word(payload, "name") or what, payload.get("input"))
-    return CodexToolCall(id, word(payload, "name") or what, _arguments(payload.get("arguments")))
+        return CodexToolCall(id, text_field(payload, "name") or what, payload.get("input"))
+    return CodexToolCall(id, text_field(payload, "name") or what, _arguments(payload.get("arguments")))
 
 
 def output(payload: dict[str, Any]) -> CodexCallResult:
-    """What an item of a kind in `OUTPUTS` tells."""
-    told = payload.get("output", payload.get("tools"))
+    """The output in an item of a kind in `OUTPUTS`."""
+    content = payload.get("output", payload.get("tools"))
     failed = False
-    if isinstance(told, dict):  # before September 2025
-        failed = told.get("success") is False
-        told = told.get("content")
-    text = told if isinstance(told, str) else _listed(told)
+    if isinstance(content, dict):  # before September 2025
+        failed = content.get("success") is False
+        content = content.get("content")
+    text = content if isinstance(content, str) else _listed(content)
     code = _exit_code(text)
     if _ABORTED.fullmatch(text.strip()):
         return CodexCallResult("interrupted", text)
@@ -95,15 +95,15 @@ def output(payload: dict[str, Any]) -> CodexCallResult:
 
 
 def ending(item: dict[str, Any]) -> tuple[str, CodexCallResult] | None:
-    """Which call an item or event of a kind in `ENDINGS` is of, and how it says that it ended."""
-    id = word(item, "call_id") or word(item, "id")
+    """The call of an item or event of a kind in `ENDINGS`, and how it ended."""
+    id = text_field(item, "call_id") or text_field(item, "id")
     if not id:
         return None
     code = item.get("exit_code")
     known = code if type(code) is int else None
     printed = item.get("aggregated_output")
     if not isinstance(printed, str):
-        printed = "\n".join(t for t in (word(item, "stdout"), word(item, "stderr")) if t)
+        printed = "\n".join(t for t in (text_field(item, "stdout"), text_field(item, "stderr")) if t)
     return id, CodexCallResult("error" if _has_failed(item, known) else "ok", printed, known, _command(item))
 
 
@@ -125,22 +125,22 @@ def _has_failed(item: dict[str, Any], code: int | None) -> bool:
 def _command(item: dict[str, Any]) -> str | None:
     command = item.get("command")
     if isinstance(command, list):
-        return " ".join(str(word) for word in command)
+        return " ".join(str(part) for part in command)
     return command if isinstance(command, str) else None
 
 
-def _arguments(told: Any) -> Any:
-    if not isinstance(told, str):
-        return told
-    value = parse(told.encode(errors="surrogatepass"))
-    return told if isinstance(value, NewEvent) else value
+def _arguments(raw: Any) -> Any:
+    if not isinstance(raw, str):
+        return raw
+    value = parse(raw.encode(errors="surrogatepass"))
+    return raw if isinstance(value, NewEvent) else value
 
 
-def _listed(told: Any) -> str:
-    if told is None:
+def _listed(value: Any) -> str:
+    if value is None:
         return ""
-    found = texts(told)
-    return "\n".join(found) if found else encode(told).decode()
+    lines = texts(value)
+    return "\n".join(lines) if lines else encode(value).decode()
 
 
 def _exit_code(text: str) -> int | None:
@@ -150,5 +150,5 @@ def _exit_code(text: str) -> int | None:
         code = metadata.get("exit_code") if isinstance(metadata, dict) else None
         return code if type(code) is int else None
     head = text[:_HEAD].split("\nOutput:", 1)[0]
-    found = _EXITED.search(head)
-    return int(found[1]) if found and len(found[1]) < 12 else None
+    match = _EXITED.search(head)
+    return int(match[1]) if match and len(match[1]) < 12 else None

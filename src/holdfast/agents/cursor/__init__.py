@@ -26,17 +26,17 @@ AGENT = Agent(
     native_id_pattern=WORD,
     protocols=("acp", "stream-json"),
     driver=acp.make_driver,
-    programs=("cursor-agent",),  # not `agent`, which may be anything
+    programs=("cursor-agent",),  # not `agent`, which may be any program
     install="see cursor.com/cli",
     launch=launch,
     keeps=("CURSOR_API_KEY", "CURSOR_BACKEND_URL"),
     sets={"NO_COLOR": "1"},
-    # Ids from before its ACP mode were kept without a protocol, and only `agent -p` opens those.
+    # Ids from before its ACP mode were stored without a protocol, and only `agent -p` opens those.
     unnamed_protocol="stream-json",
     forms={"cli-acp": "acp", "cli-legacy": "stream-json"},
     traps=(
-        KnownTrap("known to Holdfast by its documentation only: its program was not to be had for the tests"),
-        KnownTrap("a second one that is started, even to list its models, may end one that runs"),
+        KnownTrap("known to Holdfast only by its documentation: the program was not available for the tests"),
+        KnownTrap("starting a second instance, even to list its models, may end a running one"),
     ),
     history=_history,
 )

@@ -1,4 +1,4 @@
-"""Agent-transcripts: a display copy of a conversation, without ids, times or (in JSONL) results."""
+"""What does an agent-transcript hold? A display copy without ids, times or (in JSONL) results."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.agents.acp.content import block_text
-from holdfast.agents.cursor.checkpoints import parts, said
+from holdfast.agents.cursor.checkpoints import parts, user_text
 from holdfast.agents.cursor.sdk_runs import AGENT
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as lines
 from holdfast.transcripts.reader import TranscriptProblem
 
 Item = NewEvent | TranscriptProblem
@@ -20,15 +19,15 @@ _STARTS = (b'{"role"', b'{"type":"turn_ended"')
 _MARKS = ("[Thinking]", "[Tool call]", "[Tool result]")
 
 
-def story(path: str, native_id: str) -> Iterator[Item]:
-    """The events of a transcript, and what is wrong in its place."""
+def read_transcript(path: str, native_id: str) -> Iterator[Item]:
+    """The events of a transcript, with problems where they occur."""
     yield TranscriptProblem(
-        "missing_store", "only a copy for display is left; nothing can be resumed from it", {"path": path}
+        "missing_store", "only a display copy is left; it cannot be resumed", {"path": path}
     )
     yield from (
-        _TextTranscript(path, native_id).story()
+        _TextTranscript(path, native_id).events()
         if path.endswith(".txt")
-        else _JsonlTranscript(path, native_id).story()
+        else _JsonlTranscript(path, native_id).events()
     )
 
 
@@ -38,9 +37,9 @@ class _JsonlTranscript:
     def __init__(self, path: str, native_id: str):
         self._path = path
         self._native_id = native_id
-        self._open: dict[str, str] = {}  # calls after which nothing was said yet
+        self._open: dict[str, str] = {}  # calls that are not followed by text yet
 
-    def story(self) -> Iterator[Item]:
+    def events(self) -> Iterator[Item]:
         try:
             for line in jsonl.lines(self._path, _STARTS):
                 if line.problem is not None:
@@ -49,30 +48,34 @@ class _JsonlTranscript:
                 if line.value is None:
                     yield jsonl.notice(line, AGENT, self._native_id)
                 else:
-                    yield from self._hear(line.value, f"line:{line.number}")
+                    yield from self._on_record(line.value, f"line:{line.number}")
         except OSError as problem:
             yield TranscriptProblem(
                 "store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path}
             )
-        yield from self._ended("interrupted", lines.UNKNOWN_OUTCOME)
+        yield from self._end_calls("interrupted", jsonl.UNKNOWN_OUTCOME)
 
-    def _hear(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
-        kind, role, message = lines.word(record, "type"), lines.word(record, "role"), record.get("message")
+    def _on_record(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
+        kind, role, message = (
+            jsonl.text_field(record, "type"),
+            jsonl.text_field(record, "role"),
+            record.get("message"),
+        )
         if role in ("user", "assistant") and isinstance(message, dict):
-            yield from self._ended("ok", NOT_KEPT)
+            yield from self._end_calls("ok", NOT_KEPT)
             for number, part in enumerate(parts(message)):
                 yield from self._part(role, part, f"{name}:{number}")
         elif kind == "turn_ended":
-            yield from self._turn_ended(record, name)
+            yield from self._turn_end_calls(record, name)
         elif kind == "metadata":
             return
         else:
-            yield self._event("notice", lines.unknown(record).body, name)
+            yield self._event("notice", jsonl.unknown(record).body, name)
 
     def _part(self, role: str, part: dict[str, Any], name: str) -> Iterator[NewEvent]:
-        kind = lines.word(part, "type")
+        kind = jsonl.text_field(part, "type")
         if kind == "tool_use":
-            call, tool = f"{self._native_id}:{name}", lines.word(part, "name") or "tool"
+            call, tool = f"{self._native_id}:{name}", jsonl.text_field(part, "name") or "tool"
             self._open[call] = tool
             yield self._event(
                 "tool_progress", {"call": call, "name": tool, "input": part.get("input") or {}}, name
@@ -80,69 +83,75 @@ class _JsonlTranscript:
             return
         text = block_text(part)
         if role == "user":
-            text = said(text)
+            text = user_text(text)
         if text:
             yield self._event(role, {"text": text}, name)
 
-    def _turn_ended(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
-        status = lines.word(record, "status")
+    def _turn_end_calls(self, record: dict[str, Any], name: str) -> Iterator[NewEvent]:
+        status = jsonl.text_field(record, "status")
         if status == "success":
-            yield from self._ended("ok", NOT_KEPT)
+            yield from self._end_calls("ok", NOT_KEPT)
             return
-        told = record.get("error")
-        why = told if isinstance(told, str) else lines.word(told, "message") if isinstance(told, dict) else ""
+        error = record.get("error")
+        why = (
+            error
+            if isinstance(error, str)
+            else jsonl.text_field(error, "message")
+            if isinstance(error, dict)
+            else ""
+        )
         if status == "error":
             yield self._event(
                 "error", {"text": why or "the turn ended in an error", "code": "run_error"}, name
             )
         elif status == "aborted":
-            yield self._event("notice", {"text": why or "the turn was cancelled", "code": "cancelled"}, name)
+            yield self._event("notice", {"text": why or "the turn was canceled", "code": "cancelled"}, name)
         else:
-            yield self._event("notice", lines.unknown(record).body, name)
-        yield from self._ended("interrupted", lines.UNKNOWN_OUTCOME)
+            yield self._event("notice", jsonl.unknown(record).body, name)
+        yield from self._end_calls("interrupted", jsonl.UNKNOWN_OUTCOME)
 
-    def _ended(self, outcome: str, output: str) -> Iterator[NewEvent]:
+    def _end_calls(self, outcome: str, output: str) -> Iterator[NewEvent]:
         for call, name in self._open.items():
             body: dict[str, Any] = {"call": call, "name": name, "outcome": outcome, "output": output}
             if outcome == "ok":
                 body["kept"] = False
-            origin = lines.origin(AGENT, self._native_id, f"{call}:end") if outcome == "ok" else None
+            origin = jsonl.origin(AGENT, self._native_id, f"{call}:end") if outcome == "ok" else None
             yield NewEvent("tool_summary", body, origin=origin)
         self._open = {}
 
     def _event(self, kind: str, body: dict[str, Any], name: str) -> NewEvent:
-        return NewEvent(kind, body, origin=lines.origin(AGENT, self._native_id, name))
+        return NewEvent(kind, body, origin=jsonl.origin(AGENT, self._native_id, name))
 
 
 class _TextTranscript:
-    """A transcript of the older kind: plain text with marks."""
+    """A transcript in the older format: plain text with markers."""
 
     def __init__(self, path: str, native_id: str):
         self._path = path
         self._native_id = native_id
         self._side = ""
         self._mark = ""
-        self._name = ""  # of the tool that the mark tells
+        self._name = ""  # the tool name in the marker
         self._lines: list[str] = []
         self._start = 0
         self._size = 0
         self._open: list[tuple[str, str]] = []
 
-    def story(self) -> Iterator[Item]:
+    def events(self) -> Iterator[Item]:
         try:
             with open(self._path, "rb") as file:
-                for number, raw in enumerate(iter(lambda: file.readline(lines.LONGEST), b"")):
-                    yield from self._hear(raw.decode(errors="replace").rstrip("\r\n"), number)
+                for number, raw in enumerate(iter(lambda: file.readline(jsonl.LONGEST), b"")):
+                    yield from self._on_record(raw.decode(errors="replace").rstrip("\r\n"), number)
         except OSError as problem:
             yield TranscriptProblem(
                 "store_damaged", f"it cannot be read: {problem.strerror}", {"path": self._path}
             )
         yield from self._flush()
         for call, name in self._open:
-            body = {"call": call, "name": name, "outcome": "interrupted", "output": lines.UNKNOWN_OUTCOME}
+            body = {"call": call, "name": name, "outcome": "interrupted", "output": jsonl.UNKNOWN_OUTCOME}
             yield NewEvent("tool_summary", body)
 
-    def _hear(self, text: str, number: int) -> Iterator[NewEvent]:
+    def _on_record(self, text: str, number: int) -> Iterator[NewEvent]:
         mark = next((m for m in _MARKS if text.startswith(m)), "") if self._side == "assistant" else ""
         if text in _SIDES or mark:
             yield from self._flush()
@@ -153,7 +162,7 @@ class _TextTranscript:
                 self._lines.append(rest)
             return
         self._size += len(text)
-        if self._size <= lines.LONGEST:
+        if self._size <= jsonl.LONGEST:
             self._lines.append(text)
 
     def _flush(self) -> Iterator[NewEvent]:
@@ -170,17 +179,19 @@ class _TextTranscript:
             body = {"call": call, "name": self._name, "input": {"text": text} if text else {}}
             yield self._event("tool_progress", body, name)
         elif mark == "[Tool result]":
-            found = next((o for o in self._open if o[1] == self._name), self._open[0] if self._open else None)
-            if found is None:
+            open_call = next(
+                (o for o in self._open if o[1] == self._name), self._open[0] if self._open else None
+            )
+            if open_call is None:
                 yield self._event("notice", {"text": text, "code": "orphan_result"}, name)
                 return
-            self._open.remove(found)
-            body = {"call": found[0], "name": found[1], "outcome": "ok", "output": text}
+            self._open.remove(open_call)
+            body = {"call": open_call[0], "name": open_call[1], "outcome": "ok", "output": text}
             yield self._event("tool_summary", body, name)
-        elif side and (text := said(text) if side == "user" else text):
+        elif side and (text := user_text(text) if side == "user" else text):
             yield self._event("thinking" if mark else side, {"text": text}, name)
         elif not side and text:
-            yield self._event("notice", {"text": text[: lines.SHOWN], "code": "unknown_record"}, name)
+            yield self._event("notice", {"text": text[: jsonl.SHOWN], "code": "unknown_record"}, name)
 
     def _event(self, kind: str, body: dict[str, Any], name: str) -> NewEvent:
-        return NewEvent(kind, body, origin=lines.origin(AGENT, self._native_id, name))
+        return NewEvent(kind, body, origin=jsonl.origin(AGENT, self._native_id, name))

@@ -1,4 +1,4 @@
-"""The wire format of protobuf: the fields of a message, without its schema."""
+"""How are protobuf messages read without their schema?"""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import NamedTuple
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10  # bytes
-DEEPEST = 8  # messages inside each other that `strings` looks into
+DEEPEST = 8  # nesting limit of `strings`
 
 
 class ProtobufField(NamedTuple):
-    """One field of a message: a number for a varint, else the bytes that are there."""
+    """One field of a message: an integer for a varint, else its bytes."""
 
     number: int
     value: int | bytes
 
 
 class NotProtobuf(ValueError):
-    """These bytes are no message."""
+    """These bytes are not a message."""
 
 
 def fields(data: bytes) -> Iterator[ProtobufField]:
-    """The fields in their order; NotProtobuf behind the last that is whole."""
+    """Yield the fields in order; raises NotProtobuf after the last whole one."""
     at, end = 0, len(data)
     while at < end:
         key, at = _varint(data, at)
@@ -40,13 +40,13 @@ def fields(data: bytes) -> Iterator[ProtobufField]:
         else:
             raise NotProtobuf(f"a field has the unknown kind {kind}")
         if size > end - at:
-            raise NotProtobuf("a field ends behind the end")
+            raise NotProtobuf("a field exceeds the data")
         yield ProtobufField(number, data[at : at + size])
         at += size
 
 
 class ProtobufMessage:
-    """What a message says of each field; a message that is broken off says what comes before the break."""
+    """The fields of a message; a truncated message has the fields before the cut."""
 
     def __init__(self, data: bytes):
         self.broken = False
@@ -59,28 +59,28 @@ class ProtobufMessage:
 
     @property
     def numbers(self) -> list[int]:
-        """The fields that are set, each once, in their order."""
+        """The field numbers that are set, each once, in order."""
         return list(self._values)
 
     def many(self, number: int) -> list[bytes]:
-        """All values of a repeated field of bytes."""
+        """All values of a repeated bytes field."""
         return [value for value in self._values.get(number, ()) if isinstance(value, bytes)]
 
     def one(self, number: int) -> bytes | None:
-        """The value of a field of bytes; the last one counts, as protobuf has it."""
+        """The value of a bytes field; the last one counts, as in protobuf."""
         values = self.many(number)
         return values[-1] if values else None
 
     def text(self, number: int) -> str:
-        """The value of a field of text; empty if it is not set."""
+        """The value of a text field; empty if it is not set."""
         return (self.one(number) or b"").decode(errors="replace")
 
     def texts(self, number: int) -> list[str]:
-        """All values of a repeated field of text."""
+        """All values of a repeated text field."""
         return [value.decode(errors="replace") for value in self.many(number)]
 
     def number(self, number: int) -> int | None:
-        """The value of a field of a number, as a signed one; None if it is not set."""
+        """The value of an integer field, signed; None if it is not set."""
         values = [value for value in self._values.get(number, ()) if isinstance(value, int)]
         return None if not values else _signed(values[-1])
 
@@ -90,17 +90,17 @@ class ProtobufMessage:
         return None if data is None else ProtobufMessage(data)
 
     def strings(self, deepest: int = DEEPEST) -> list[str]:
-        """Every text in it and in what it holds, where no schema tells which fields are text."""
-        found = []
+        """Every text in it, at any depth, where no schema says which fields are text."""
+        texts = []
         for values in self._values.values():
             for value in values:
                 if not isinstance(value, bytes) or not value:
                     continue
                 if (text := _readable(value)) is not None:
-                    found.append(text)
+                    texts.append(text)
                 elif deepest > 0:
-                    found += ProtobufMessage(value).strings(deepest - 1)
-        return found
+                    texts += ProtobufMessage(value).strings(deepest - 1)
+        return texts
 
 
 def _readable(value: bytes) -> str | None:
@@ -119,7 +119,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 7 * _LONGEST_VARINT, 7):
         if at >= len(data):
-            raise NotProtobuf("a number is broken off")
+            raise NotProtobuf("a number is truncated")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

@@ -1,4 +1,4 @@
-"""The SDK's store as SQLite: `index.db`, and a database of blobs for each agent."""
+"""How is the SDK's SQLite store read? `index.db`, and a blob database per agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.agents.cursor.checkpoints import Blobs
 from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage
 from holdfast.agents.cursor.sdk_store import Item, SdkAgent, message_of, orphans, run_of
 from holdfast.agents.cursor.sqlite_rows import blobs_in
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import TranscriptProblem
 
 TABLES = frozenset({"agents", "runs", "run_events"})
@@ -31,7 +31,7 @@ _AGENT = (
 )
 _TIMES = ("finished_at", "cancelled_at", "expired_at", "updated_at")
 _RUN = ("run_id", "agent_id", "request_id", "turn_number", "status", "error_code", *_TIMES)
-_SEQ = "case typeof(seq) when 'integer' then seq end"  # a text that is not UTF-8 would be no value at all
+_SEQ = "case typeof(seq) when 'integer' then seq end"  # text that is not UTF-8 would not be a value at all
 _EVENT = f"{_SEQ}, cast(payload_json as blob), cast(payload_ref as blob), cast(created_at as blob)"
 
 
@@ -46,7 +46,7 @@ class SdkSqliteStore:
 
     def __enter__(self) -> SdkSqliteStore:
         try:
-            self._db = self._stack.enter_context(sqlite_rows.opened(self.path))
+            self._db = self._stack.enter_context(sqlite_rows.open_database(self.path))
             missing = TABLES - sqlite_rows.tables(self._db)
         except (apsw.Error, OSError) as problem:
             self._damaged(problem)
@@ -62,35 +62,36 @@ class SdkSqliteStore:
         self._stack.close()
 
     def agents(self) -> Iterator[SdkAgent]:
-        """All agents, also those of which only a run is left."""
+        """All agents, including those of which only a run is left."""
         known = set()
         for row in self._rows("agents", _AGENT):
-            if (found := lines.plain(row["agent_id"])) is None:
+            if (agent_id := jsonl.storable_id(row["agent_id"])) is None:
                 continue
-            known.add(found)
-            reference = lines.parse(_bytes(row["latest_checkpoint_ref_json"]))
+            known.add(agent_id)
+            reference = jsonl.parse(_bytes(row["latest_checkpoint_ref_json"]))
             yield SdkAgent(
-                id=found,
-                cwd=lines.plain(row["workspace_ref"]),
-                name=lines.plain(row["name"]),
-                status=lines.word(row, "status").upper(),
-                active_run=lines.plain(row["active_run_id"]),
-                root=lines.plain(reference.get("blobId")) if isinstance(reference, dict) else None,
+                id=agent_id,
+                cwd=jsonl.storable_id(row["workspace_ref"]),
+                name=jsonl.storable_id(row["name"]),
+                status=jsonl.text_field(row, "status").upper(),
+                active_run=jsonl.storable_id(row["active_run_id"]),
+                root=jsonl.storable_id(reference.get("blobId")) if isinstance(reference, dict) else None,
                 updated=timestamps.of(row["updated_at"]),
             )
         for row in self._rows("runs", ("agent_id",), "group by agent_id"):
-            if (found := lines.plain(row["agent_id"])) is not None and found not in known:
-                yield SdkAgent(id=found, has_row=False)
+            if (agent_id := jsonl.storable_id(row["agent_id"])) is not None and agent_id not in known:
+                yield SdkAgent(id=agent_id, has_row=False)
 
     def runs(self, agent: str) -> list[SdkRun]:
         """Its runs in the order of their turns."""
-        found = [
-            run_of(row, lambda name: name, lines.plain(row["error_code"])) for row in self._run_rows(agent)
+        runs = [
+            run_of(row, lambda name: name, jsonl.storable_id(row["error_code"]))
+            for row in self._run_rows(agent)
         ]
-        return sorted((run for run in found if run is not None), key=lambda run: run.turn)
+        return sorted((run for run in runs if run is not None), key=lambda run: run.turn)
 
     def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
-        """A run's log in the order of its numbers."""
+        """A run's log in order of its numbers."""
         if self._db is None:
             return
         query = f"select {_EVENT} from run_events where run_id = ? order by seq"
@@ -98,22 +99,24 @@ class SdkSqliteStore:
             for seq, payload, reference, at in self._db.execute(query, (run.id,)):
                 if seq is None:
                     continue
-                told = lines.parse(_bytes(payload))
+                parsed = jsonl.parse(_bytes(payload))
                 if payload is None and reference is not None:
-                    told = lines.notice_event("missing_blob", "the payload of this event is kept elsewhere")
-                yield message_of(seq, _text(at), told)
+                    parsed = jsonl.notice_event(
+                        "missing_blob", "the payload of this event is stored elsewhere"
+                    )
+                yield message_of(seq, _text(at), parsed)
         except apsw.Error as problem:
             self._damaged(problem)
 
     def rest(self, agent: str) -> Iterator[Item]:
-        """What no run owns, and what is damaged."""
+        """Entries without a run, and damage."""
         if self._db is not None:
             query = "select run_id, count(*), min(cast(payload_json as blob)) from run_events"
             query += " where run_id not in (select run_id from runs) group by run_id"
             try:
                 for run, count, payload in self._db.execute(query):
-                    told = lines.parse(_bytes(payload))
-                    if isinstance(told, dict) and told.get("agentId") == agent:
+                    parsed = jsonl.parse(_bytes(payload))
+                    if isinstance(parsed, dict) and parsed.get("agentId") == agent:
                         yield from orphans(agent, str(run), count)
             except (apsw.Error, UnicodeDecodeError) as problem:
                 self._damaged(problem)
@@ -124,7 +127,7 @@ class SdkSqliteStore:
         """Its checkpoints."""
         with ExitStack() as stack:
             try:
-                db = stack.enter_context(sqlite_rows.opened(blobs_path(self.path, agent)))
+                db = stack.enter_context(sqlite_rows.open_database(blobs_path(self.path, agent)))
             except (apsw.Error, OSError):
                 yield lambda _: None
                 return
@@ -145,9 +148,9 @@ class SdkSqliteStore:
 
     def _damaged(self, problem: Exception) -> None:
         text = f"the store cannot be read: {' '.join(str(problem).split())}"
-        found = TranscriptProblem("store_damaged", text, {"path": self.path})
-        if found not in self._problems:
-            self._problems.append(found)
+        damage = TranscriptProblem("store_damaged", text, {"path": self.path})
+        if damage not in self._problems:
+            self._problems.append(damage)
 
 
 def blobs_path(index: str, agent: str) -> str:

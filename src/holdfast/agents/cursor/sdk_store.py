@@ -1,4 +1,4 @@
-"""What the two stores of the SDK have in common: an agent, its runs, their logs."""
+"""What do the two stores of the SDK have in common? Agents, their runs, and the runs' logs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.agents.cursor.checkpoints import Blobs, CheckpointGraph
-from holdfast.agents.cursor.sdk_runs import AGENT, TERMINAL, SdkRun, SdkRunMessage, run_stories
+from holdfast.agents.cursor.sdk_runs import AGENT, TERMINAL, SdkRun, SdkRunMessage, runs_with_problems
 from holdfast.model.event import NewEvent
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as lines
 from holdfast.transcripts.reader import TranscriptProblem
 
 Item = NewEvent | TranscriptProblem
@@ -23,7 +22,7 @@ _MOST_TURNS = 1 << 53
 
 
 class SdkAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent's row; never its metadata, which holds a key."""
+    """One agent's row, without its metadata, which holds a key."""
 
     id: str
     cwd: str | None = None
@@ -39,7 +38,7 @@ class SdkStore(Protocol):
     """An open store of the SDK."""
 
     def agents(self) -> Iterator[SdkAgent]:
-        """All agents, also those of which only a run is left."""
+        """All agents, including those of which only a run is left."""
         ...
 
     def runs(self, agent: str) -> list[SdkRun]:
@@ -47,11 +46,11 @@ class SdkStore(Protocol):
         ...
 
     def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
-        """A run's log in the order of its numbers."""
+        """A run's log in order of its numbers."""
         ...
 
     def rest(self, agent: str) -> Iterator[Item]:
-        """What else there is of an agent: what no run owns, and what is damaged."""
+        """The rest of an agent: entries without a run, and damage."""
         ...
 
     def blobs(self, agent: str) -> AbstractContextManager[Blobs]:
@@ -59,8 +58,8 @@ class SdkStore(Protocol):
         ...
 
 
-def story(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
-    """The events of all its runs, what is wrong with them, and what no run owns."""
+def read_agent(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
+    """The events of all its runs, their problems, and entries without a run."""
     runs = store.runs(agent.id)
     asked: dict[str, str] | None = None
 
@@ -68,28 +67,28 @@ def story(store: SdkStore, agent: SdkAgent) -> Iterator[Item]:
         nonlocal asked
         if asked is None:
             with store.blobs(agent.id) as blob:
-                asked = CheckpointGraph(agent.id, agent.root, blob).asked() if agent.root else {}
+                asked = CheckpointGraph(agent.id, agent.root, blob).prompts_by_request() if agent.root else {}
         return asked.get(run.request or "")
 
-    yield from run_stories(agent.id, ((run, store.log(run)) for run in runs), prompt)
+    yield from runs_with_problems(agent.id, ((run, store.log(run)) for run in runs), prompt)
     yield from store.rest(agent.id)
 
 
-def about(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
-    """What is wrong with the agent's row and its checkpoint."""
+def agent_problems(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
+    """The problems of the agent's row and its checkpoint."""
     if not agent.has_row:
         yield TranscriptProblem(
-            "bad_header", "the agent's own row is gone; only its runs are left", {"agent": agent.id}
+            "bad_header", "the agent's own row is missing; only its runs are left", {"agent": agent.id}
         )
     runs = {run.id: run for run in store.runs(agent.id)}
     if agent.active_run is not None:
         active = runs.get(agent.active_run)
         if active is None or active.status in TERMINAL:
-            text = "the agent's row names a run as under way that is not"
+            text = "the agent's row names a running run that is not running"
             yield TranscriptProblem("row_stale", text, {"run": agent.active_run})
     if agent.root is not None:
         with store.blobs(agent.id) as blob:
-            for item in CheckpointGraph(agent.id, agent.root, blob).story():
+            for item in CheckpointGraph(agent.id, agent.root, blob).items():
                 if isinstance(item, TranscriptProblem) and item.code in (
                     "missing_blob",
                     "store_damaged",
@@ -99,17 +98,17 @@ def about(store: SdkStore, agent: SdkAgent) -> Iterator[TranscriptProblem]:
 
 
 def run_of(row: dict[str, Any], names: Callable[[str], str], error: str | None = None) -> SdkRun | None:
-    """A run from its row; None if it does not even tell its id."""
-    found, turn = lines.plain(row.get(names("run_id"))), row.get(names("turn_number"))
-    if found is None:
+    """A run from its row; None if it has no id."""
+    run_id, turn = jsonl.storable_id(row.get(names("run_id"))), row.get(names("turn_number"))
+    if run_id is None:
         return None
     ended = ("endedAt", "finished_at", "cancelled_at", "expired_at", "updatedAt", "updated_at")
     times = (timestamps.of(row.get(name)) for name in ended)
     return SdkRun(
-        id=found,
+        id=run_id,
         turn=turn if type(turn) is int and abs(turn) < _MOST_TURNS else 0,
-        status=lines.word(row, "status").upper(),
-        request=lines.plain(row.get(names("request_id"))),
+        status=jsonl.text_field(row, "status").upper(),
+        request=jsonl.storable_id(row.get(names("request_id"))),
         error=error,
         at=next((at for at in times if at is not None), None),
     )
@@ -120,11 +119,11 @@ def message_of(seq: int, at: Any, payload: dict[str, Any] | NewEvent) -> SdkRunM
     return SdkRunMessage(seq=seq, at=timestamps.of(at), payload=payload)
 
 
-# --- The SDK's store as JSONL: four files, each rewritten whole at every change.
+# --- The SDK's JSONL store: four files, each rewritten whole at every change
 
 AGENTS, RUNS, EVENTS, CHECKPOINTS = "agents.ndjson", "runs.ndjson", "run_events.ndjson", "checkpoints.ndjson"
 FILES = (AGENTS, RUNS, EVENTS, CHECKPOINTS)
-# How a row begins, so that a torn one is not taken for what is nested in it.
+# How a row begins, so that nested objects of a torn row are not taken for rows.
 _OF_AGENT = (b'{"agentId"',)
 _OF_RUN = (b'{"runId"',)
 _STARTS = {AGENTS: _OF_AGENT, RUNS: _OF_RUN, EVENTS: _OF_RUN, CHECKPOINTS: _OF_AGENT}
@@ -146,12 +145,12 @@ class SdkJsonlStore:
     def __init__(self, folder: str):
         self.folder = folder
         self._agents: dict[str, SdkAgent] = {}
-        self._runs: dict[str, tuple[str, SdkRun]] = {}  # run: its agent, and itself
+        self._runs: dict[str, tuple[str, SdkRun]] = {}  # run -> its agent and the run
         self._problems: list[TranscriptProblem] = []
         self._events: BinaryIO | None = None
         self._index: dict[str, list[_LogEntry]] = {}
-        self._owners: dict[str, str] = {}  # a run that has no row: the agent that its events name
-        self._strays: list[tuple[str | None, NewEvent]] = []  # damage that has no place in a log, and its run
+        self._owners: dict[str, str] = {}  # run without a row -> the agent that its events name
+        self._strays: list[tuple[str | None, NewEvent]] = []  # damage without a place in a log, and its run
         self._rows()
 
     def __enter__(self) -> SdkJsonlStore:
@@ -162,7 +161,7 @@ class SdkJsonlStore:
             self._events.close()
 
     def agents(self) -> Iterator[SdkAgent]:
-        """All agents, also those of which only a run is left."""
+        """All agents, including those of which only a run is left."""
         yield from self._agents.values()
         left = dict.fromkeys(agent for agent, _ in self._runs.values() if agent not in self._agents)
         yield from (SdkAgent(id=agent, has_row=False) for agent in left)
@@ -172,50 +171,50 @@ class SdkJsonlStore:
         return sorted((run for owner, run in self._runs.values() if owner == agent), key=lambda run: run.turn)
 
     def log(self, run: SdkRun) -> Iterator[SdkRunMessage]:
-        """A run's log in the order of its numbers."""
+        """A run's log in order of its numbers."""
         self._find_events()
         for entry in sorted(self._index.get(run.id, ())):
             if entry.odd is not None:
                 yield message_of(entry.seq, None, entry.odd)
             elif (row := self._event(entry)) is not None:
                 payload = row.get("payload")
-                odd = lines.notice_event("bad_line", "an event without a payload")
+                odd = jsonl.notice_event("bad_line", "an event without a payload")
                 yield message_of(
                     entry.seq, row.get("createdAt"), payload if isinstance(payload, dict) else odd
                 )
 
     def rest(self, agent: str) -> Iterator[Item]:
-        """What no run owns, and what is damaged."""
+        """Entries without a run, and damage."""
         self._find_events()
         for run, owner in self._owners.items():
             if owner == agent:
                 yield from orphans(agent, run, len(self._index.get(run, ())))
-        for place, odd in self._strays:
-            if place is None or self._owner(place) in (agent, None):
+        for run_id, odd in self._strays:
+            if run_id is None or self._owner(run_id) in (agent, None):
                 yield odd
                 yield TranscriptProblem(str(odd.body["code"]), "a line cannot be read", {"file": EVENTS})
         yield from self._problems
 
     @contextmanager
     def blobs(self, agent: str) -> Iterator[Blobs]:
-        """Its checkpoints; a blob that is damaged is none."""
+        """Its checkpoints; a damaged blob counts as missing."""
         try:
             file = open(os.path.join(self.folder, CHECKPOINTS), "rb")  # noqa: SIM115
         except OSError:
             yield lambda _: None
             return
         with file:
-            places = {}
+            offsets = {}
             for line in jsonl.read(file, _STARTS[CHECKPOINTS]):
                 value = line.value or {}
                 if value.get("agentId") == agent and isinstance(blob := value.get("blobId"), str):
-                    places[blob] = (line.offset, line.size)
+                    offsets[blob] = (line.offset, line.size)
 
             def get(blob: str) -> bytes | None:
-                row = _read(file, *places[blob]) if blob in places else None
+                row = _read(file, *offsets[blob]) if blob in offsets else None
                 with suppress(ValueError):
                     return (
-                        base64.b64decode(lines.word(row, "dataBase64"), validate=True)
+                        base64.b64decode(jsonl.text_field(row, "dataBase64"), validate=True)
                         if row is not None
                         else None
                     )
@@ -223,29 +222,31 @@ class SdkJsonlStore:
 
             yield get
 
-    # --- the files
+    # --- The files
 
     def _rows(self) -> None:
         for row in self._read(AGENTS):
-            if (found := lines.plain(row.get("agentId"))) is None:
+            if (agent_id := jsonl.storable_id(row.get("agentId"))) is None:
                 self._problems.append(
                     TranscriptProblem("bad_line", "an agent's row without an id", {"file": AGENTS})
                 )
                 continue
             checkpoint = row.get("latestCheckpoint")
-            self._agents[found] = SdkAgent(
-                id=found,
-                cwd=lines.plain(row.get("cwd")),
-                name=lines.plain(row.get("name")),
-                status=lines.word(row, "status").upper(),
-                active_run=lines.plain(row.get("activeRunId")),
-                root=lines.plain(checkpoint.get("rootBlobId")) if isinstance(checkpoint, dict) else None,
+            self._agents[agent_id] = SdkAgent(
+                id=agent_id,
+                cwd=jsonl.storable_id(row.get("cwd")),
+                name=jsonl.storable_id(row.get("name")),
+                status=jsonl.text_field(row, "status").upper(),
+                active_run=jsonl.storable_id(row.get("activeRunId")),
+                root=jsonl.storable_id(checkpoint.get("rootBlobId"))
+                if isinstance(checkpoint, dict)
+                else None,
                 updated=timestamps.of(row.get("updatedAt")),
             )
         for row in self._read(RUNS):
-            agent = lines.plain(row.get("agentId"))
-            told = row.get("error")
-            error = lines.word(told, "message") if isinstance(told, dict) else told
+            agent = jsonl.storable_id(row.get("agentId"))
+            reason = row.get("error")
+            error = jsonl.text_field(reason, "message") if isinstance(reason, dict) else reason
             run = run_of(row, lambda name: _CAMEL[name], error if isinstance(error, str) and error else None)
             if run is None or agent is None:
                 self._problems.append(
@@ -259,7 +260,7 @@ class SdkJsonlStore:
             self._runs[run.id] = (agent, run)
 
     def _read(self, name: str) -> Iterator[dict[str, Any]]:
-        """The rows of a file; what is damaged is noted without its bytes, in which may be a key."""
+        """The rows of a file. Damage is recorded without its bytes, which may hold a key."""
         path = os.path.join(self.folder, name)
         try:
             for line in jsonl.lines(path, _STARTS[name]):
@@ -272,13 +273,15 @@ class SdkJsonlStore:
                     yield line.value
         except FileNotFoundError:
             if name in (AGENTS, RUNS):
-                self._problems.append(TranscriptProblem("missing_store", f"{name} is gone", {"file": name}))
+                self._problems.append(
+                    TranscriptProblem("missing_store", f"{name} is missing", {"file": name})
+                )
         except OSError as problem:
             text = f"{name} cannot be read: {problem.strerror}"
             self._problems.append(TranscriptProblem("store_damaged", text, {"file": name}))
 
     def _find_events(self) -> None:
-        """Note where each event is; they are read when they are asked for."""
+        """Index where each event is; events are read on demand."""
         if self._events is not None:
             return
         with suppress(FileNotFoundError):
@@ -290,9 +293,9 @@ class SdkJsonlStore:
         odds: list[tuple[str | None, int, jsonl.JsonlLine]] = []
         for line in jsonl.read(self._events, _STARTS[EVENTS]):
             value = line.value
-            found = lines.plain(value.get("runId")) if value is not None else None
+            run_id = jsonl.storable_id(value.get("runId")) if value is not None else None
             number = value.get("seq") if value is not None else None
-            if value is None or found is None or type(number) is not int:
+            if value is None or run_id is None or type(number) is not int:
                 odds.append((run, seq + 1, line))
                 continue
             if line.problem is not None:
@@ -301,11 +304,11 @@ class SdkJsonlStore:
                         line.problem, "a line is damaged", {"file": EVENTS, "line": line.number}
                     )
                 )
-            run, seq = found, number
+            run, seq = run_id, number
             self._index.setdefault(run, []).append(_LogEntry(seq, line.offset, line.size))
             if run not in self._runs and run not in self._owners:
                 payload = value.get("payload")
-                owner = lines.plain(payload.get("agentId")) if isinstance(payload, dict) else None
+                owner = jsonl.storable_id(payload.get("agentId")) if isinstance(payload, dict) else None
                 self._owners[run] = owner or ""
         for place, following, line in odds:
             odd = jsonl.notice(line, AGENT, "") if line.value is None else _no_event(line)
@@ -323,19 +326,19 @@ class SdkJsonlStore:
 
 
 def orphans(agent: str, run: str, count: int) -> Iterator[Item]:
-    """Events of a run that has no row, which the SDK has forgotten."""
-    text = f"{count} events belong to a run that the store has forgotten"
-    origin = lines.origin(AGENT, agent, f"{run}:orphans")
+    """Events of a run without a row, which the SDK no longer knows."""
+    text = f"{count} events belong to a run without a row"
+    origin = jsonl.origin(AGENT, agent, f"{run}:orphans")
     yield NewEvent("notice", {"text": text, "code": "orphan_events", "run": run}, origin=origin)
     yield TranscriptProblem("orphan_events", text, {"run": run, "events": count})
 
 
 def _no_event(line: jsonl.JsonlLine) -> NewEvent:
-    odd = lines.unknown(line.value or {})
+    odd = jsonl.unknown(line.value or {})
     return NewEvent(odd.kind, {**odd.body, "code": "bad_line"})
 
 
 def _read(file: BinaryIO, offset: int, size: int) -> dict[str, Any] | None:
     file.seek(offset)
-    value = lines.parse(file.read(size))
+    value = jsonl.parse(file.read(size))
     return value if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Where Cursor keeps conversations: from a folder or a file to the stores in it."""
+"""Where does Cursor keep conversations? From a folder or a file to the stores in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import NamedTuple
 import apsw
 
 from holdfast.agents.cursor import sdk_sqlite, sdk_store, sqlite_rows
-from holdfast.agents.cursor import sqlite_rows as sql
 from holdfast.errors import HoldfastError
 
 SDK_SQLITE, SDK_JSONL, ACP, LEGACY, TRANSCRIPT = (
@@ -25,7 +24,7 @@ INDEX, STORE, META = "index.db", "store.db", "meta.json"
 
 _KNOWN = ("acp-sessions", "chats", "projects", "sdk-agent-store", "agent-transcripts", ".cursor")
 _TRANSCRIPTS, _ACP_FOLDER = "agent-transcripts", "acp-sessions"
-_DEEPEST = 4  # folders below one that has nothing of ours in itself
+_DEEPEST = 4  # how many levels are searched below an unknown folder
 _MOST_FOLDERS = 20_000
 _MAGIC = b"SQLite format 3\0"
 _NO_SLUG = re.compile(r"[^A-Za-z0-9]+", re.ASCII)
@@ -37,7 +36,7 @@ class StoreLocation(NamedTuple):
 
     form: str
     path: str
-    only: str | None = None  # of a store with many agents, the one whose folder has this name
+    only: str | None = None  # for a store with many agents: the folder name of the one that is meant
 
 
 def is_id(name: str) -> bool:
@@ -46,17 +45,17 @@ def is_id(name: str) -> bool:
 
 
 def slug(cwd: str) -> str:
-    """The name of a folder's project."""
+    """The project name of a folder."""
     return _NO_SLUG.sub("-", cwd).strip("-")
 
 
-def drawer(cwd: str) -> str:
-    """The name of a folder's drawer among the CLI's older chats."""
+def chats_folder_name(cwd: str) -> str:
+    """The folder name of a cwd among the CLI's older chats."""
     return hashlib.md5(cwd.encode(errors="surrogateescape"), usedforsecurity=False).hexdigest()
 
 
 def project(path: str) -> str:
-    """The slug of the project that a transcript belongs to."""
+    """The project name of a transcript."""
     folder = os.path.dirname(path)
     while folder and os.path.basename(folder) != _TRANSCRIPTS:
         above = os.path.dirname(folder)
@@ -66,7 +65,7 @@ def project(path: str) -> str:
     return os.path.basename(os.path.dirname(folder))
 
 
-def spots(path: str) -> Iterator[StoreLocation]:
+def stores_at(path: str) -> Iterator[StoreLocation]:
     """The stores at a path or below it."""
     if os.path.isdir(path):
         yield from _StoreWalk().folder(os.path.abspath(path), 0)
@@ -75,7 +74,7 @@ def spots(path: str) -> Iterator[StoreLocation]:
 
 
 class _StoreWalk:
-    """A walk that ends, wherever it begins."""
+    """A bounded walk, wherever it starts."""
 
     def __init__(self) -> None:
         self._left = _MOST_FOLDERS
@@ -128,7 +127,7 @@ def _file(path: str) -> Iterator[StoreLocation]:
 
 
 def _store(path: str) -> StoreLocation:
-    """The store of one conversation: the SDK's is that of an agent in the index two folders up."""
+    """The store of one conversation; the SDK's store belongs to an agent in the index two folders up."""
     folder = os.path.dirname(path)
     above = os.path.dirname(os.path.dirname(folder))
     if os.path.isfile(index := os.path.join(above, INDEX)):
@@ -139,13 +138,13 @@ def _store(path: str) -> StoreLocation:
 
 
 def _form(path: str) -> str | None:
-    """What a database under another name is, by its tables."""
+    """The format of a database with another name, by its tables."""
     try:
         with open(path, "rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 return None
-        with sql.opened(path) as db:
-            tables = sql.tables(db)
+        with sqlite_rows.open_database(path) as db:
+            tables = sqlite_rows.tables(db)
     except (OSError, apsw.Error, HoldfastError):
         return None
     if tables >= sdk_sqlite.TABLES:

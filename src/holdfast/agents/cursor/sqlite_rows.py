@@ -1,4 +1,4 @@
-"""Rows of another tool's SQLite, read from a private copy: any bytes in any column."""
+"""How are rows of another tool's SQLite read? From a private copy, with any bytes in any column."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import apsw
 
 from holdfast.agents.cursor.checkpoints import Blobs
-from holdfast.transcripts import jsonl as lines
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.sqlite_snapshot import open_copy, snapshot
 
 
 @contextmanager
-def opened(path: str) -> Iterator[apsw.Connection]:
-    """A connection to a copy; OSError or apsw.Error if there is no database."""
+def open_database(path: str) -> Iterator[apsw.Connection]:
+    """A connection to a copy; raises OSError or apsw.Error if it is not a database."""
     with snapshot(path) as copy:
         db = open_copy(copy)
         try:
@@ -26,18 +26,18 @@ def opened(path: str) -> Iterator[apsw.Connection]:
 
 def tables(db: apsw.Connection) -> set[str]:
     """The tables of a database."""
-    found = db.execute("select cast(name as blob) from sqlite_master where type = 'table'")
-    return {_text(name) for (name,) in found}
+    names = db.execute("select cast(name as blob) from sqlite_master where type = 'table'")
+    return {_text(name) for (name,) in names}
 
 
 def rows(
     db: apsw.Connection, table: str, names: tuple[str, ...], then: str = "", values: tuple[Any, ...] = ()
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a table as text, numbers, or None; a column that this version lacks is None."""
+    """The rows of a table as text, numbers or None; a column that this version lacks is None."""
     there = {
         _text(name) for (name,) in db.execute(f"select cast(name as blob) from pragma_table_info('{table}')")
     }
-    # Text that is not UTF-8 comes through as bytes.
+    # Text that is not UTF-8 is returned as bytes.
     asked = [_column(name) if name in there else "null" for name in names]
     for row in db.execute(f"select {', '.join(asked)} from {table} {then}", values):
         yield {
@@ -54,13 +54,13 @@ def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-# --- A database of content-addressed blobs, and what its `meta` says: the CLI's store of one conversation.
+# --- Content-addressed blobs and their `meta` table: the CLI's store of one conversation
 
 TABLES = frozenset({"blobs", "meta"})
 
 
 def blobs_in(db: apsw.Connection) -> Blobs:
-    """The blobs of a database; one that cannot be read is none."""
+    """The blobs of a database; an unreadable blob is None."""
 
     def get(blob: str) -> bytes | None:
         try:
@@ -73,7 +73,7 @@ def blobs_in(db: apsw.Connection) -> Blobs:
 
 
 def meta(db: apsw.Connection) -> dict[str, Any] | None:
-    """What the store says of its conversation: JSON, as it is or in hex; None if it says nothing readable."""
+    """The store's metadata: JSON, plain or in hex; None if it is unreadable."""
     rows = [
         row[0]
         for row in db.execute(
@@ -81,9 +81,9 @@ def meta(db: apsw.Connection) -> dict[str, Any] | None:
         )
     ]
     for value in rows:
-        found = lines.parse(_plain(value)) if isinstance(value, bytes) else None
-        if isinstance(found, dict) and ("latestRootBlobId" in found or "agentId" in found):
-            return found
+        parsed = jsonl.parse(_plain(value)) if isinstance(value, bytes) else None
+        if isinstance(parsed, dict) and ("latestRootBlobId" in parsed or "agentId" in parsed):
+            return parsed
     return None
 
 

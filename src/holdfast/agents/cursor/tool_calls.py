@@ -1,4 +1,4 @@
-"""The tool calls in a checkpoint's blobs: which tool, its input, and how it ended."""
+"""Which tool calls do a checkpoint's blobs hold: the tool, its input, and its result?"""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Any
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.acp.content import block_text, mended, raw_text
+from holdfast.agents.acp.content import block_text, join_surrogates, raw_text
 from holdfast.agents.cursor.protobuf import ProtobufMessage
 from holdfast.model.json_codec import encode
 
 
 def content(message: Any, names: bool = True) -> str:
-    """The text of a message's content; what is no text is named, or left out."""
+    """The text of a message's content; other blocks are named by type, or left out."""
     blocks = message.get("content") if isinstance(message, dict) else None
     if isinstance(blocks, str):
         return blocks
     if not isinstance(blocks, list):
         return ""
-    found = [
+    texts = [
         block_text(b) for b in blocks if names or (isinstance(b, dict) and isinstance(b.get("text"), str))
     ]
-    return mended("".join(found))
+    return join_surrogates("".join(texts))
 
 
-def result(told: Any, status: Any) -> dict[str, Any]:
+def result(reported: Any, status: Any) -> dict[str, Any]:
     """Outcome and output of a call that ended.
 
-    The SDK says `completed`, and `success` inside, also of a command that exited with another code than 0.
+    The SDK reports `completed`, with `success` inside, even if a command's exit code is not 0.
     """
-    inner = told if isinstance(told, dict) else {}
+    inner = reported if isinstance(reported, dict) else {}
     value = inner.get("value")
     failed = status == "error" or inner.get("status") == "error"
     code = value.get("exitCode") if isinstance(value, dict) else None
-    found: dict[str, Any] = {"outcome": "error" if failed or code not in (None, 0) else "ok"}
-    found["output"] = output(inner.get("error") if inner.get("status") == "error" else value)
-    if "status" not in inner and told is not None:
-        found["output"] = output(told)
+    body: dict[str, Any] = {"outcome": "error" if failed or code not in (None, 0) else "ok"}
+    body["output"] = output(inner.get("error") if inner.get("status") == "error" else value)
+    if "status" not in inner and reported is not None:
+        body["output"] = output(reported)
     if type(code) is int:
-        found["exit_code"] = code
-    return found
+        body["exit_code"] = code
+    return body
 
 
 def output(value: Any) -> str:
-    """What a result says, as text: a command's two streams, a field that is its text, or all of it."""
+    """A result as text: a command's two streams, its text field, or all of it."""
     if isinstance(value, dict) and ("stdout" in value or "stderr" in value):
         return streams(value.get("stdout"), value.get("stderr"))
     if isinstance(value, dict):
@@ -60,25 +60,25 @@ def output(value: Any) -> str:
 
 
 def streams(out: Any, err: Any) -> str:
-    """Both streams of a command, each on lines of its own."""
+    """Both streams of a command, each on its own lines."""
     texts = [text for text in (out, err) if isinstance(text, str) and text]
     if len(texts) == 2 and not texts[0].endswith("\n"):
         texts[0] += "\n"
-    return mended("".join(texts))
+    return join_surrogates("".join(texts))
 
 
 def _texts(blocks: list[Any]) -> list[str]:
-    """Of MCP content: blocks, whose text may be one level further down."""
-    found = []
+    """Texts in MCP content blocks, possibly one level deeper."""
+    texts = []
     for block in blocks:
         inner = block.get("text") if isinstance(block, dict) else None
-        found.append(block_text(inner) if isinstance(inner, dict) else block_text(block))
-    return [text for text in found if text]
+        texts.append(block_text(inner) if isinstance(inner, dict) else block_text(block))
+    return [text for text in texts if text]
 
 
-# --- The tool calls in a checkpoint's blobs: which tool, its input, and how it ended.
+# --- Calls in a checkpoint
 
-# The members of ToolCall's oneof, under the names that the SDK's run events use.
+# The members of ToolCall's oneof, with the names that the SDK's run events use.
 NAMES = {
     1: "shell",
     3: "delete",
@@ -108,12 +108,12 @@ NAMES = {
     37: "webFetch",
     42: "await",
 }
-_ABOUT = frozenset({54, 57, 59, 60})  # fields of ToolCall that are no tool
+_ABOUT = frozenset({54, 57, 59, 60})  # fields of ToolCall that are not tools
 _ID, _STARTED, _ENDED = 57, 59, 60
 _ARGS, _RESULT = 1, 2
-_SUCCESS = 1  # in every result; whatever else is set there is a failure
+_SUCCESS = 1  # in every result; any other field is a failure
 
-# The arguments whose numbers are known: a name, and whether it is a list.
+# The arguments with known numbers.
 _INPUTS: dict[str, dict[int, str]] = {
     "shell": {1: "command", 2: "workingDirectory", 3: "timeout"},
     "delete": {1: "path"},
@@ -148,7 +148,7 @@ class CheckpointCall(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # empty if it has none
     name: str
     input: dict[str, Any]
-    known: bool  # whether its input was read by name
+    known: bool  # its input was read by name
     outcome: str | None  # None: it has no result
     output: str = ""
     exit_code: int | None = None
@@ -157,14 +157,14 @@ class CheckpointCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(data: bytes) -> CheckpointCall:
-    """What a ToolCall says; one of a tool that is not known here has its fields by number."""
+    """Parse a ToolCall; an unknown tool has its fields by number."""
     call = ProtobufMessage(data)
     number = next((n for n in call.numbers if n not in _ABOUT and call.one(n) is not None), 0)
     name = NAMES.get(number, f"tool-{number}")
     member = call.inside(number) or ProtobufMessage(b"")
     args = member.inside(_ARGS) or ProtobufMessage(b"")
     result = member.inside(_RESULT)
-    found = _ended(name, result) if result is not None else {"outcome": None}
+    outcome = _call_result(name, result) if result is not None else {"outcome": None}
     return CheckpointCall(
         id=call.text(_ID) or (args.text(_CALL_ID[name]) if name in _CALL_ID else ""),
         name=name,
@@ -172,7 +172,7 @@ def read(data: bytes) -> CheckpointCall:
         known=name in _INPUTS,
         started=timestamps.of(call.number(_STARTED)),
         ended=timestamps.of(call.number(_ENDED)),
-        **found,
+        **outcome,
     )
 
 
@@ -180,17 +180,17 @@ def _input(name: str, args: ProtobufMessage) -> dict[str, Any]:
     known = _INPUTS.get(name)
     if known is None:
         return {str(number): _any(args, number) for number in args.numbers}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for number, label in known.items():
         if (value := args.number(number)) is not None:
-            found[label] = bool(value) if label in _BOOLEAN else value
+            fields[label] = bool(value) if label in _BOOLEAN else value
         elif args.one(number) is not None:
-            found[label] = args.text(number)
-    return found
+            fields[label] = args.text(number)
+    return fields
 
 
 def _any(args: ProtobufMessage, number: int) -> Any:
-    """A field without a schema: a number, else its texts, else its bytes."""
+    """A field without a schema: an integer, else its texts, else its bytes."""
     if (value := args.number(number)) is not None:
         return value
     data = args.one(number) or b""
@@ -209,12 +209,12 @@ def _size(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _ended(name: str, result: ProtobufMessage) -> dict[str, Any]:
+def _call_result(name: str, result: ProtobufMessage) -> dict[str, Any]:
     case = next((n for n in result.numbers if n < 100 and result.one(n) is not None), None)
     inner = (result.inside(case) if case is not None else None) or ProtobufMessage(b"")
     failed = case is not None and case != _SUCCESS
     if name == "shell" and (case == _SUCCESS or case == 2):
-        code = inner.number(_EXIT_CODE) or 0  # protobuf leaves a 0 out
+        code = inner.number(_EXIT_CODE) or 0  # protobuf omits a 0
         text = streams(inner.text(_STDOUT), inner.text(_STDERR))
         return {"outcome": "error" if failed or code else "ok", "output": text, "exit_code": code}
     return {"outcome": "error" if failed else "ok", "output": "\n".join(inner.strings())}

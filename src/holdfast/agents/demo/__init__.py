@@ -13,16 +13,16 @@ from holdfast.agents.base import WORD, Agent, AgentLaunch
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
-# -P: a `json.py` in the user's folder must not be what it imports.
+# -P keeps a `json.py` in the user's folder from being imported.
 PROGRAM = (sys.executable, "-P", "-m", "holdfast.demo")
 
 
 def _launch(job: AgentJob) -> AgentLaunch:
-    """Our own Python running our own package, wherever that was imported from."""
+    """Run our own Python with our own package, wherever it was imported from."""
     return AgentLaunch(argv=(*(job.program or PROGRAM), *job.args), env=_environment())
 
 
-@lru_cache  # sysconfig takes milliseconds each time
+@lru_cache  # sysconfig takes milliseconds per call
 def _environment() -> dict[str, str]:
     folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     installed = folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))

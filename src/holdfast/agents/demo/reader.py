@@ -9,7 +9,6 @@ from typing import Any
 from holdfast import timestamps
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.reader import (
     Inspection,
     SessionRef,
@@ -27,12 +26,12 @@ QUIET = ("session", "ask", "answer")
 
 
 class DemoReader(TranscriptReader):
-    """One folder of files, one session a file."""
+    """A folder with one file per session."""
 
     agent = DEMO_AGENT
 
     def root(self, env: Mapping[str, str]) -> str:
-        """As the demo agent itself finds it."""
+        """The folder that the demo agent itself uses."""
         data = env.get("XDG_DATA_HOME") or os.path.join(home_folder(env), ".local", "share")
         return env.get("HOLDFAST_DEMO_HOME") or os.path.join(data, "holdfast-demo")
 
@@ -46,7 +45,7 @@ class DemoReader(TranscriptReader):
         return self.at_file(os.path.join(root, os.path.basename(native_id) + SUFFIX))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
-        """All files of the folder that are sessions."""
+        """All session files in the folder."""
         names = sorted(os.listdir(root)) if os.path.isdir(root) else []
         for name in names:
             for ref in self.at_file(os.path.join(root, name)) if name.endswith(SUFFIX) else ():
@@ -54,26 +53,26 @@ class DemoReader(TranscriptReader):
                     yield ref
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """One record after the other, as they happened."""
+        """One record after the other, in the order they happened."""
         yield from _DemoEvents(ref).events()
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """By the rules that the demo agent gives itself."""
-        story = _DemoEvents(ref)
-        for _ in story.events():
+        """The demo agent's own rules decide."""
+        records = _DemoEvents(ref)
+        for _ in records.events():
             pass
-        problems = [*story.problems, *story.turns.problems()]
+        problems = [*records.problems, *records.turns.problems()]
         return self.inspection(
             ref,
             problems,
-            dangling=story.turns.dangling,
-            turns=story.turns.count,
-            last_complete=story.turns.last_complete,
+            dangling=records.turns.dangling,
+            turns=records.turns.count,
+            last_complete=records.turns.last_complete,
         )
 
 
 class _DemoEvents:
-    """A file told record by record."""
+    """Turns the records of one file into events."""
 
     def __init__(self, ref: SessionRef):
         self.turns = TurnTracker()
@@ -85,15 +84,15 @@ class _DemoEvents:
     def events(self) -> Iterator[NewEvent]:
         for line in jsonl.lines(self._ref.path, STARTS):
             if line.problem is not None:
-                text = f"line {line.number} cannot be read whole"
+                text = f"line {line.number} is damaged"
                 self.problems.append(TranscriptProblem(line.problem, text, {"line": line.number}))
             if line.value is None:
                 yield jsonl.notice(line, DEMO_AGENT, self._ref.native_id)
             else:
-                yield from self._told(line.value)
+                yield from self._on_record(line.value)
         yield from self.turns.close()
 
-    def _told(self, record: dict[str, Any]) -> Iterator[NewEvent]:
+    def _on_record(self, record: dict[str, Any]) -> Iterator[NewEvent]:
         kind, number = record.get("type"), record.get("n")
         if isinstance(number, int):
             if number != self._last + 1:
@@ -108,7 +107,7 @@ class _DemoEvents:
                 yield from self.turns.prompt()
                 yield NewEvent("user", {"text": text}, at, origin=origin)
             case "message" | "thought":
-                self.turns.spoke()
+                self.turns.add_text()
                 yield NewEvent(
                     "assistant" if kind == "message" else "thinking", {"text": text}, origin=origin
                 )
@@ -123,13 +122,13 @@ class _DemoEvents:
             case "end":
                 self._end(record)
             case _ if kind not in QUIET:
-                yield wire.unknown(record)
+                yield jsonl.unknown(record)
 
     def _result(self, record: dict[str, Any], origin: Origin) -> NewEvent:
         call = str(record.get("call"))
-        if self.turns.result(call) is None and self.turns.late(call) is None:
+        if self.turns.result(call) is None and self.turns.late_result(call) is None:
             self.problems.append(
-                TranscriptProblem("orphan_result", f"{call} has a result and no call", {"call": call})
+                TranscriptProblem("orphan_result", f"{call} has a result but no call", {"call": call})
             )
         outcome = "ok" if record.get("status") == "completed" else "error"
         output = str(record.get("output", ""))
@@ -143,7 +142,7 @@ class _DemoEvents:
 
 
 def _session_ref(path: str) -> SessionRef | None:
-    """The session that a file is; None if it is none."""
+    """The session in a file; None if the file is not a session."""
     try:
         updated = timestamps.of_seconds(os.stat(path).st_mtime)
         lines = jsonl.lines(path, STARTS)

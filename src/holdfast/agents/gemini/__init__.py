@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from holdfast.agents import acp
-from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
 
 def launch(job: AgentJob) -> AgentLaunch:
-    """Over ACP, asking before what it does unless the config of a user says otherwise."""
+    """Over ACP; it asks before each action unless the user's config says otherwise."""
     return AgentLaunch((*job.program, "--acp", "--approval-mode", "default", *job.args))
 
 
@@ -23,13 +23,13 @@ AGENT = Agent(
     name="gemini",
     title="Gemini CLI",
     aliases=("gemini-cli",),
-    native_id_pattern=UUID,
+    native_id_pattern=WORD,
     protocols=("acp",),
     driver=acp.make_driver,
-    programs=("gemini",),  # a script of node's; with GEMINI_CLI_NO_RELAUNCH it is the agent itself
+    programs=("gemini",),  # a node script; with GEMINI_CLI_NO_RELAUNCH it is the agent itself
     install="npm install -g @google/gemini-cli",
     launch=launch,
-    # Not GEMINI_*: it tells its tools GEMINI_CLI and more, which a Gemini in a Gemini would take for its own.
+    # Not GEMINI_*: it sets GEMINI_CLI and more for its tools, which a nested Gemini would take for its own.
     keeps=(
         "GEMINI_API_KEY",
         "GEMINI_API_KEY_AUTH_MECHANISM",
@@ -49,23 +49,21 @@ AGENT = Agent(
         "CLOUD_SHELL",
     ),
     sets={
-        # Killing the process that it otherwise starts itself from leaves the real one running.
+        # Without this it relaunches itself, and killing the parent leaves the real process running.
         "GEMINI_CLI_NO_RELAUNCH": "true",
         "GEMINI_CLI_TRUST_WORKSPACE": "true",
         "NO_COLOR": "1",
     },
     traps=(
         KnownTrap(
-            "deletes a conversation's history after it was resumed, unless its settings have "
+            "deletes a conversation's history after a resume, unless its settings have "
             "general.sessionRetention.enabled = false (google-gemini/gemini-cli#27368)"
         ),
-        KnownTrap(
-            "cannot resume a conversation in the minute in which it was begun, and damages it by trying"
-        ),
-        KnownTrap("shows neither the input nor the output of most tools; the log has what it shows"),
-        KnownTrap("forgets a tool call that a crash cut off"),
+        KnownTrap("cannot resume a conversation in the minute in which it started, and damages it by trying"),
+        KnownTrap("shows neither the input nor the output of most tools; the log has only what it shows"),
+        KnownTrap("drops a tool call that a crash cut off"),
         KnownTrap("sends every tool result twice after a resume, which its API may refuse (#29365)"),
-        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
+        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and gets mixed up"),
     ),
     history=_history,
 )

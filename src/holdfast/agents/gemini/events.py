@@ -1,26 +1,25 @@
-"""The messages of a folded log as events, each read again from its place."""
+"""Which events does a chat file contain? Each message is read again from its position."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from holdfast.agents.gemini import messages as said
+from holdfast.agents.gemini import messages
 from holdfast.agents.gemini.log import LogMessage, MessageRef, MutationLog
 from holdfast.agents.gemini.messages import GeminiToolCall, GeminiToolResponse
 from holdfast.model.event import NewEvent, Origin
 from holdfast.transcripts import jsonl
-from holdfast.transcripts import jsonl as wire
 from holdfast.transcripts.jsonl import JsonlLine
 
-UNKNOWN = "Its outcome is unknown: nothing in the history tells how it ended."
+UNKNOWN = "The outcome is unknown: the history holds no result."
 
-_WIPED = "a reset took what stands above out of the conversation; Gemini does not know it any more"
-_COMPACTED = "what stands above was replaced by a summary"
+_WIPED = "a reset removed the messages above from the conversation; Gemini no longer knows them"
+_COMPACTED = "a summary replaced the messages above"
 
 
 class PieceReader:
-    """Pieces of a file read again; the last list is kept, because its messages are asked for in a row."""
+    """Reads pieces of a file again; the last list is cached, because its messages are read in a row."""
 
     def __init__(self, file: BinaryIO):
         self._file = file
@@ -28,17 +27,17 @@ class PieceReader:
         self._one: tuple[int, dict[str, Any]] = (-1, {})
 
     def raw(self, ref: MessageRef) -> bytes:
-        """The bytes of a piece, as far as a line is read."""
+        """The bytes of a piece, up to the length limit of a line."""
         self._file.seek(ref.offset)
-        return self._file.read(min(ref.size, wire.LONGEST))
+        return self._file.read(min(ref.size, jsonl.LONGEST))
 
     def value(self, ref: MessageRef) -> dict[str, Any]:
-        """The object that a piece is; empty if the file has changed since."""
-        value = wire.parse(self.raw(ref))
+        """The object in a piece; empty if the file has changed since."""
+        value = jsonl.parse(self.raw(ref))
         return value if isinstance(value, dict) else {}
 
     def message(self, ref: MessageRef) -> dict[str, Any]:
-        """The message at a place; empty if the file has changed since."""
+        """The message at a position; empty if the file has changed since."""
         if ref.index < 0:
             if self._one[0] != ref.offset:
                 self._one = (ref.offset, self.value(ref))
@@ -49,27 +48,27 @@ class PieceReader:
             listed = (changed if isinstance(changed, dict) else value).get("messages")
             self._list = (ref.offset, listed if isinstance(listed, list) else [])
         listed = self._list[1]
-        found = listed[ref.index] if ref.index < len(listed) else None
-        return found if isinstance(found, dict) else {}
+        message = listed[ref.index] if ref.index < len(listed) else None
+        return message if isinstance(message, dict) else {}
 
 
 class GeminiEventBuilder:
-    """The events of one log."""
+    """Builds the events of one log."""
 
     def __init__(self, log: MutationLog, file: BinaryIO, agent: str, native_id: str):
         self._log = log
         self._pieces = PieceReader(file)
         self._agent = agent
         self._native_id = native_id
-        self._resets = set(log.lost.values())  # those that still count
-        self._begun: set[str] = set()  # calls
-        self._open: list[GeminiToolCall] = []  # of the turn, without an end
+        self._resets = set(log.lost.values())  # resets that still count
+        self._begun: set[str] = set()  # call ids
+        self._open: list[GeminiToolCall] = []  # open calls of the turn
         self._late: list[
             tuple[int, GeminiToolCall]
-        ] = []  # told in an earlier message after what follows it was said
+        ] = []  # reported in an earlier message after later text was already emitted
 
     def events(self) -> Iterator[NewEvent]:
-        """All that was ever told and not taken back."""
+        """Everything that was ever recorded and not rewound."""
         for entry in self._log.entries.values():
             yield from self._told_before(entry.first)
             if entry.kind == "user":
@@ -82,12 +81,12 @@ class GeminiEventBuilder:
             yield NewEvent("notice", {"text": text, "code": jsonl.BAD, "count": self._log.left_out})
 
     def calls(self, entry: LogMessage) -> list[GeminiToolCall]:
-        """The calls of a message, with their ends as far as they are told anywhere."""
+        """The calls of a message, with their results from anywhere in the file."""
         if entry.calls_ref is None:
             return []
         message = self._pieces.message(entry.calls_ref)
-        found = said.told_calls(message) if entry.are_told else said.asked_calls(message)
-        return [call if call.outcome is not None else self._with_result(call) for call in found]
+        calls = messages.completed_calls(message) if entry.has_results else messages.requested_calls(message)
+        return [call if call.outcome is not None else self._with_result(call) for call in calls]
 
     def _entry(self, entry: LogMessage) -> Iterator[NewEvent]:
         if entry.kind in ("odd", "unknown", "reset"):
@@ -95,19 +94,19 @@ class GeminiEventBuilder:
         elif entry.kind == "result":
             yield from self._results(entry)
         elif entry.kind == "synthetic":
-            yield self._new("notice", {"text": said.INTERRUPTED, "code": "synthetic_reply"}, entry)
+            yield self._new("notice", {"text": messages.INTERRUPTED, "code": "synthetic_reply"}, entry)
         elif entry.kind in ("info", "warning", "error"):
             yield from self._program(entry)
         elif entry.kind != "context":
-            yield from self._said(entry)
+            yield from self._texts(entry)
 
-    def _said(self, entry: LogMessage) -> Iterator[NewEvent]:
+    def _texts(self, entry: LogMessage) -> Iterator[NewEvent]:
         if entry.thoughts_ref is not None:
-            thought = said.thoughts(self._pieces.message(entry.thoughts_ref))
+            thought = messages.thoughts(self._pieces.message(entry.thoughts_ref))
             if thought.strip():
                 yield self._new("thinking", {"text": thought}, entry, ":thought")
         if entry.has_text:
-            text = said.text(self._pieces.message(entry.ref))
+            text = messages.text(self._pieces.message(entry.ref))
             if text.strip():
                 yield self._new("user" if entry.kind == "user" else "assistant", {"text": text}, entry)
         calls = [call for call in self.calls(entry) if call.id not in self._begun]
@@ -117,7 +116,7 @@ class GeminiEventBuilder:
         self._late = sorted(self._late + later, key=lambda waiting: waiting[0])
 
     def _told_before(self, offset: int | None) -> Iterator[NewEvent]:
-        """Over ACP Gemini adds all calls of a turn to one message: each is told where it was added."""
+        """Over ACP Gemini adds all calls of a turn to one message: emit each where it was added."""
         while self._late and (offset is None or self._late[0][0] < offset):
             here = self._late[0][0]
             calls = [call for at, call in self._late if at == here]
@@ -136,15 +135,15 @@ class GeminiEventBuilder:
                 yield self._summary(call, at)
 
     def _results(self, entry: LogMessage) -> Iterator[NewEvent]:
-        """Results whose calls are lost; the others are told with their calls."""
-        for response in said.responses(self._pieces.message(entry.ref)):
+        """Results without a call; the others are emitted with their calls."""
+        for response in messages.responses(self._pieces.message(entry.ref)):
             if response.id and response.id not in self._begun:
                 self._begun.add(response.id)
                 call = GeminiToolCall(response.id, response.name, None, _outcome(response), response.output)
                 yield self._summary(call, entry.at)
 
     def _program(self, entry: LogMessage) -> Iterator[NewEvent]:
-        text = said.text(self._pieces.message(entry.ref))
+        text = messages.text(self._pieces.message(entry.ref))
         kind = "error" if entry.kind == "error" else "notice"
         code = "agent_error" if entry.kind == "error" else f"agent_{entry.kind}"
         yield self._new(kind, {"text": text, "code": code}, entry)
@@ -157,14 +156,16 @@ class GeminiEventBuilder:
                 yield self._new("notice", {"text": text, "code": code}, entry)
             return
         if entry.kind == "unknown":
-            body = wire.unknown(self._pieces.message(entry.ref)).body
+            body = jsonl.unknown(self._pieces.message(entry.ref)).body
             yield self._new("notice", body, entry)
             return
         raw = self._pieces.raw(entry.ref)
-        odd = wire.parse(raw) if entry.ref.size <= wire.LONGEST else None
-        told = odd if isinstance(odd, NewEvent) else wire.notice_event("too_long", "", bytes=entry.ref.size)
+        odd = jsonl.parse(raw) if entry.ref.size <= jsonl.LONGEST else None
+        notice = (
+            odd if isinstance(odd, NewEvent) else jsonl.notice_event("too_long", "", bytes=entry.ref.size)
+        )
         line = JsonlLine(
-            number=entry.line, offset=entry.ref.offset, size=entry.ref.size, problem=entry.problem, odd=told
+            number=entry.line, offset=entry.ref.offset, size=entry.ref.size, problem=entry.problem, odd=notice
         )
         yield jsonl.notice(line, self._agent, self._native_id)
 
@@ -178,7 +179,7 @@ class GeminiEventBuilder:
         ref = self._log.results.get(call.id) or self._log.results.get(f"name:{call.name}")
         if ref is None:
             return call
-        for response in said.responses(self._pieces.message(ref)):
+        for response in messages.responses(self._pieces.message(ref)):
             if response.id == call.id or (not response.id and response.name == call.name):
                 return GeminiToolCall(call.id, call.name, call.input, _outcome(response), response.output)
         return call
@@ -192,7 +193,7 @@ class GeminiEventBuilder:
         return NewEvent(kind, body, at=entry.at, origin=self._origin(named))
 
     def _origin(self, record_id: str) -> Origin | None:
-        return wire.origin(self._agent, self._native_id, record_id)
+        return jsonl.origin(self._agent, self._native_id, record_id)
 
 
 def _outcome(response: GeminiToolResponse) -> str:

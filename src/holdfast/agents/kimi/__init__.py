@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import acp, discovery
-from holdfast.agents.base import UUID, Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
 
-def behind(path: str) -> tuple[str, ...] | None:
-    """Its script and the node that was installed with it: the one on PATH may be too old for it."""
+def native_program(path: str) -> tuple[str, ...] | None:
+    """Its script and the node that was installed with it: the one on PATH may be too old."""
     if not discovery.is_node_script(path):
         return None
-    folders = discovery.packages(f"node-{discovery.system()}", path)
+    folders = discovery.packages(f"node-{discovery.npm_platform()}", path)
     if "node_modules" in path.split(os.sep):
         prefix = path[: path.index(f"{os.sep}node_modules{os.sep}")]
         folders.append(os.path.dirname(prefix))  # PREFIX/lib/node_modules: node is PREFIX/bin/node
@@ -26,7 +26,7 @@ def behind(path: str) -> tuple[str, ...] | None:
 
 
 def launch(job: AgentJob) -> AgentLaunch:
-    """Over ACP, where it begins in the mode that asks."""
+    """Over ACP, where it starts in the mode that asks."""
     return AgentLaunch((*job.program, "acp", *job.args))
 
 
@@ -40,15 +40,15 @@ AGENT = Agent(
     name="kimi",
     title="Kimi Code",
     aliases=("kimi-code", "kimi-cli"),
-    native_id_pattern=rf"(?:session_)?{UUID}",
+    native_id_pattern=WORD,
     protocols=("acp",),
     driver=acp.make_driver,
     programs=("kimi",),
-    behind=behind,
+    native_program=native_program,
     install="npm install -g @moonshot-ai/kimi-code (needs Node 22.19 or later)",
     launch=launch,
     forks="whole",
-    # Not KIMI_*: KIMI_SESSION_ID and others are what a Kimi around us tells its tools.
+    # Not KIMI_*: KIMI_SESSION_ID and others are set by a surrounding Kimi for its tools.
     keeps=(
         "ANTHROPIC_*",
         "GOOGLE_*",
@@ -71,16 +71,14 @@ AGENT = Agent(
     sets={"KIMI_CODE_NO_AUTO_UPDATE": "1", "NO_COLOR": "1"},
     traps=(
         KnownTrap(
-            "kimi-cli is no longer maintained: this one only says so and exits with 0; "
+            "kimi-cli is no longer maintained: this version only says so and exits with 0; "
             "install @moonshot-ai/kimi-code instead",
             since=(1, 51),
             before=(2,),
         ),
-        KnownTrap("kimi-cli starts a new conversation under an id that it does not know", before=(2,)),
-        KnownTrap(
-            "says that a turn ended well when its model failed; one without a last word is counted as failed"
-        ),
-        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
+        KnownTrap("kimi-cli starts a new conversation if it does not know the id", before=(2,)),
+        KnownTrap("reports success when its model failed; a turn without a last text counts as failed"),
+        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and gets mixed up"),
     ),
     history=_history,
 )

@@ -1,4 +1,4 @@
-"""kimi-cli's two files: `wire.jsonl`, what happened; `context.jsonl`, what the model will be given."""
+"""What do kimi-cli's files hold? `wire.jsonl`: what happened; `context.jsonl`: what the model will get."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.kimi import records as rec
+from holdfast.agents.kimi import records
 from holdfast.agents.kimi.records import KimiConversation, inner
 from holdfast.model.event import NewEvent
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import GLUED, JsonlLine
 from holdfast.transcripts.turns import ABORTED, COMPLETE
 
@@ -39,152 +39,163 @@ _QUIET = frozenset(
 
 
 class KimiCliWire:
-    """What happened, record by record."""
+    """Reads what happened, record by record."""
 
     def __init__(self, native_id: str):
-        self.story = KimiConversation(native_id)
+        self.conversation = KimiConversation(native_id)
         self.has_header = False
-        self.calls: set[str] = set()  # of the last turn, as far as the context was not compacted since
+        self.calls: set[str] = set()  # of the last turn, since the last compaction
         self.compacted = False  # in the last turn
 
-    def take(self, line: JsonlLine) -> list[NewEvent]:
+    def on_line(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
         if record is None:
-            self.story.records += 1
-            return [self.story.unreadable(line)]
+            self.conversation.records += 1
+            return [self.conversation.unreadable(line)]
         envelope = inner(record, "message")
-        kind = wire.word(envelope, "type")
+        kind = jsonl.text_field(envelope, "type")
         if line.problem == GLUED:
-            if not kind and wire.word(record, "type") != "metadata":
-                return []  # a piece of a torn record, not one of its own
-            self.story.note(GLUED, line)
-        self.story.records += 1
-        if wire.word(record, "type") == "metadata":
+            if not kind and jsonl.text_field(record, "type") != "metadata":
+                return []  # a piece of a torn record, not a record
+            self.conversation.note(GLUED, line)
+        self.conversation.records += 1
+        if jsonl.text_field(record, "type") == "metadata":
             self.has_header = True
             return []
         at = timestamps.of_seconds(record.get("timestamp"))
         if kind in _QUIET:
             return []
-        return self._told(kind, inner(envelope, "payload"), record, at, line)
+        return self._on_record(kind, inner(envelope, "payload"), record, at, line)
 
     def end(self) -> list[NewEvent]:
-        """What is still open ends here."""
-        return self.story.turns.close()
+        """End what is still open."""
+        return self.conversation.turns.close()
 
-    def _told(
+    def _on_record(
         self, kind: str, payload: dict[str, Any], record: dict[str, Any], at: str | None, line: JsonlLine
     ) -> list[NewEvent]:
-        name, turn = f"byte:{line.offset}", self.story.turns.now
+        name, turn = f"byte:{line.offset}", self.conversation.turns.now
         if kind in ("TurnBegin", "SteerInput"):
             begun = self._begin() if kind == "TurnBegin" else []
-            said = rec.text(payload.get("user_input"))
-            return [*begun, self.story.event("user", {"text": said}, at, name)]
+            prompt = records.text(payload.get("user_input"))
+            return [*begun, self.conversation.event("user", {"text": prompt}, at, name)]
         if kind == "ContentPart":
-            return self.story.said(payload, at, name)
+            return self.conversation.on_part(payload, at, name)
         if kind == "ToolCall":
-            function, id = inner(payload, "function"), wire.word(payload, "id")
+            function, id = inner(payload, "function"), jsonl.text_field(payload, "id")
             self.calls.add(id)
-            given = rec.arguments(function.get("arguments"))
-            return [self.story.call(id, wire.word(function, "name"), given, at, line)]
+            arguments = records.arguments(function.get("arguments"))
+            return [self.conversation.call(id, jsonl.text_field(function, "name"), arguments, at, line)]
         if kind == "ToolResult":
             value = inner(payload, "return_value") or inner(payload, "result")
             outcome = "error" if value.get("is_error") is True else "ok"
-            output = rec.text(value.get("output")) or wire.word(value, "message")
-            return [self.story.result(wire.word(payload, "tool_call_id"), outcome, output, at, line)]
+            output = records.text(value.get("output")) or jsonl.text_field(value, "message")
+            return [
+                self.conversation.result(jsonl.text_field(payload, "tool_call_id"), outcome, output, at, line)
+            ]
         if kind == "TurnEnd":
             turn.ended = turn.ended or COMPLETE
             return []
         event = self._note(kind, payload, record)
-        return [self.story.event(event.kind, event.body, at, name)]
+        return [self.conversation.event(event.kind, event.body, at, name)]
 
     def _begin(self) -> list[NewEvent]:
         self.calls, self.compacted = set(), False
-        return self.story.turns.prompt()
+        return self.conversation.turns.prompt()
 
     def _note(self, kind: str, payload: dict[str, Any], record: dict[str, Any]) -> NewEvent:
         if kind == "StepInterrupted":
-            self.story.turns.now.ended = ABORTED
-            return wire.notice_event("interrupted", "the step was interrupted")
+            self.conversation.turns.now.ended = ABORTED
+            return jsonl.notice_event("interrupted", "the step was interrupted")
         if kind == "CompactionEnd":
             self.calls, self.compacted = set(), True
-            return wire.notice_event("compaction", "the conversation was compacted")
+            return jsonl.notice_event("compaction", "the conversation was compacted")
         if kind == "StepRetry":
-            return wire.error("retry", wire.word(payload, "error_type"), attempt=payload.get("next_attempt"))
+            return jsonl.error(
+                "retry", jsonl.text_field(payload, "error_type"), attempt=payload.get("next_attempt")
+            )
         if kind == "PlanDisplay":
-            return wire.notice_event("plan", wire.word(payload, "content"))
+            return jsonl.notice_event("plan", jsonl.text_field(payload, "content"))
         if kind == "Notification":
-            said = [wire.word(payload, "title"), wire.word(payload, "body")]
-            return wire.notice_event("notification", "\n".join(filter(None, said)))
-        return wire.unknown(record)
+            texts = [jsonl.text_field(payload, "title"), jsonl.text_field(payload, "body")]
+            return jsonl.notice_event("notification", "\n".join(filter(None, texts)))
+        return jsonl.unknown(record)
 
 
 class KimiCliContext(msgspec.Struct):
-    """What the model will be given, as far as it is compared with what happened."""
+    """What the model will get, as far as it is compared with what happened."""
 
     calls: set[str] = set()
     last: str = ""  # the role of the last message
 
     def forgets(self, happened: KimiCliWire) -> list[str] | None:
-        """The calls that the model will know nothing of; None if it will know all that was done."""
+        """The calls that the model will not know; None if it will know everything that was done."""
         lost = sorted(happened.calls - self.calls)
-        turn = happened.story.turns.now
-        untold = turn.did and turn.number > 0 and self.last in ("user", "") and not happened.compacted
+        turn = happened.conversation.turns.now
+        untold = turn.acted and turn.number > 0 and self.last in ("user", "") and not happened.compacted
         return lost if lost or untold else None
 
 
 class KimiCliMessages:
-    """The context folded into events, for sessions from before there was a wire file."""
+    """Reads events from the context, for sessions from before the wire file existed."""
 
     def __init__(self, native_id: str):
-        self.story = KimiConversation(native_id)
+        self.conversation = KimiConversation(native_id)
         self.context = KimiCliContext()
 
-    def take(self, line: JsonlLine) -> list[NewEvent]:
+    def on_line(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
-        self.story.records += 1
+        self.conversation.records += 1
         if record is None:
-            return [self.story.unreadable(line)]
-        role, name = wire.word(record, "role"), f"byte:{line.offset}"
+            return [self.conversation.unreadable(line)]
+        role, name = jsonl.text_field(record, "role"), f"byte:{line.offset}"
         if line.problem == GLUED:
             if not role:
                 return []
-            self.story.note(GLUED, line)
+            self.conversation.note(GLUED, line)
         if role.startswith("_"):
             return []
         self.context.last = role
         if role == "assistant":
             return self._assistant(record, line)
-        said = rec.text(record.get("content"))
+        text = records.text(record.get("content"))
         if role == "tool":
-            return [self.story.result(wire.word(record, "tool_call_id"), "ok", said, None, line)]
-        if role == "user" and not said.startswith("<system"):
-            return [*self.story.turns.prompt(), self.story.event("user", {"text": said}, None, name)]
+            return [
+                self.conversation.result(jsonl.text_field(record, "tool_call_id"), "ok", text, None, line)
+            ]
+        if role == "user" and not text.startswith("<system"):
+            return [
+                *self.conversation.turns.prompt(),
+                self.conversation.event("user", {"text": text}, None, name),
+            ]
         if role == "user":
-            return [self.story.event("notice", {"text": said, "code": "synthetic"}, None, name)]
-        told = wire.unknown(record)
-        return [self.story.event(told.kind, told.body, None, name)]
+            return [self.conversation.event("notice", {"text": text, "code": "synthetic"}, None, name)]
+        notice = jsonl.unknown(record)
+        return [self.conversation.event(notice.kind, notice.body, None, name)]
 
     def end(self) -> list[NewEvent]:
-        """What is still open ends here; nothing in this file says that a turn ended but its last answer."""
-        turn = self.story.turns.now
-        if turn.said and not turn.open and self.context.last == "assistant":
+        """End what is still open; in this file only a last answer shows that a turn ended."""
+        turn = self.conversation.turns.now
+        if turn.has_text and not turn.open and self.context.last == "assistant":
             turn.ended = COMPLETE
-        return self.story.turns.close()
+        return self.conversation.turns.close()
 
     def _assistant(self, record: dict[str, Any], line: JsonlLine) -> list[NewEvent]:
         content, events = record.get("content"), []
         parts: Iterable[Any] = (
-            [{"type": "text", "text": content}] if isinstance(content, str) else rec.items(content)
+            [{"type": "text", "text": content}] if isinstance(content, str) else records.items(content)
         )
         for number, part in enumerate(parts):
             if isinstance(part, dict):
-                events += self.story.said(part, None, f"byte:{line.offset}:{number}")
-        for call in rec.items(record.get("tool_calls")):
+                events += self.conversation.on_part(part, None, f"byte:{line.offset}:{number}")
+        for call in records.items(record.get("tool_calls")):
             function = inner(call, "function")
-            id = wire.word(call, "id") if isinstance(call, dict) else ""
+            id = jsonl.text_field(call, "id") if isinstance(call, dict) else ""
             self.context.calls.add(id)
-            given = rec.arguments(function.get("arguments"))
-            events.append(self.story.call(id, wire.word(function, "name"), given, None, line))
+            arguments = records.arguments(function.get("arguments"))
+            events.append(
+                self.conversation.call(id, jsonl.text_field(function, "name"), arguments, None, line)
+            )
         return events

@@ -1,4 +1,4 @@
-"""Kimi Code's `wire.jsonl` folded into events; values in, values out."""
+"""Which events does Kimi Code's `wire.jsonl` contain?"""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import deque
 from typing import Any
 
 from holdfast import timestamps
-from holdfast.agents.kimi import records as rec
+from holdfast.agents.kimi import records
 from holdfast.agents.kimi.records import KimiConversation, inner
 from holdfast.model.event import NewEvent
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import GLUED, JsonlLine
 from holdfast.transcripts.turns import ABORTED, COMPLETE, FAILED
 
@@ -72,33 +72,33 @@ _QUIET = frozenset(
     }
 )
 _HUMAN = frozenset({"", "user", "skill_activation", "plugin_command"})  # origins of what a person asked for
-_PENDING = 100  # prompts that are still to be met in the context
+_PENDING = 100  # how many prompts wait for their context message
 
 
 class KimiCodeWire:
-    """One file, line by line."""
+    """Reads one file line by line."""
 
     def __init__(self, native_id: str):
-        self.story = KimiConversation(native_id)
+        self.conversation = KimiConversation(native_id)
         self.has_header = False
         self._turn_id: Any = None
         self._turn_ids: set[int] = set()
         self._cancelled = False
         self._prompts: deque[tuple[str, str]] = deque(maxlen=_PENDING)  # id and text, not yet in the context
 
-    def take(self, line: JsonlLine) -> list[NewEvent]:
+    def on_line(self, line: JsonlLine) -> list[NewEvent]:
         """The events of a line."""
         record = line.value
         if record is None:
-            self.story.records += 1
-            return [self.story.unreadable(line)]
-        kind = wire.word(record, "type")
+            self.conversation.records += 1
+            return [self.conversation.unreadable(line)]
+        kind = jsonl.text_field(record, "type")
         if line.problem == GLUED:
             if "time" not in record and kind != "metadata":
-                return []  # a piece of a torn record, not one of its own
-            self.story.note(GLUED, line)
-        self.story.records += 1
-        if self.story.records == 1:
+                return []  # a piece of a torn record, not a record
+            self.conversation.note(GLUED, line)
+        self.conversation.records += 1
+        if self.conversation.records == 1:
             self.has_header = kind == "metadata"
         if kind in _QUIET:
             return []
@@ -117,111 +117,123 @@ class KimiCodeWire:
         return [self._note(record, kind, at, line)]
 
     def end(self) -> list[NewEvent]:
-        """What is still open ends here."""
-        return self.story.turns.close()
+        """End what is still open."""
+        return self.conversation.turns.close()
 
     def _prompt(
         self, record: dict[str, Any], at: str | None, line: JsonlLine, begins: bool
     ) -> list[NewEvent]:
-        said, origin = rec.text(record.get("input")), wire.word(inner(record, "origin"), "kind")
-        id = wire.word(record, "promptId")
-        self._prompts.append((id, said))
+        text, origin = records.text(record.get("input")), jsonl.text_field(inner(record, "origin"), "kind")
+        id = jsonl.text_field(record, "promptId")
+        self._prompts.append((id, text))
         events = self._begin(record.get("turnId"), line) if begins else []
         name = f"prompt:{id}" if id and begins else f"byte:{line.offset}"
         if origin in _HUMAN:
-            return [*events, self.story.event("user", {"text": said}, at, name)]
-        return [*events, self.story.event("notice", {"text": said, "code": origin}, at, name)]
+            return [*events, self.conversation.event("user", {"text": text}, at, name)]
+        return [*events, self.conversation.event("notice", {"text": text, "code": origin}, at, name)]
 
     def _begin(self, turn_id: Any, line: JsonlLine) -> list[NewEvent]:
         if type(turn_id) is int:
             if turn_id in self._turn_ids:
-                self.story.note("forked_history", line)  # each of two writers numbered its own turn
+                self.conversation.note("forked_history", line)  # two writers each numbered their own turn
             self._turn_ids.add(turn_id)
         self._turn_id, self._cancelled = turn_id, False
-        return self.story.turns.prompt()
+        return self.conversation.turns.prompt()
 
     def _message(self, message: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
-        """A message for the model: most were told by other records already."""
-        role, origin = wire.word(message, "role"), wire.word(inner(message, "origin"), "kind")
+        """A message for the model; most are already covered by other records."""
+        role, origin = jsonl.text_field(message, "role"), jsonl.text_field(inner(message, "origin"), "kind")
         name = f"byte:{line.offset}"
         if role == "assistant":
             events = []
-            for number, part in enumerate(rec.items(message.get("content"))):
+            for number, part in enumerate(records.items(message.get("content"))):
                 if isinstance(part, dict):
-                    events += self.story.said(part, at, f"{name}:{number}")
-            for call in rec.items(message.get("toolCalls")):
+                    events += self.conversation.on_part(part, at, f"{name}:{number}")
+            for call in records.items(message.get("toolCalls")):
                 if isinstance(call, dict):
-                    given = rec.arguments(call.get("arguments"))
+                    arguments = records.arguments(call.get("arguments"))
                     events.append(
-                        self.story.call(wire.word(call, "id"), wire.word(call, "name"), given, at, line)
+                        self.conversation.call(
+                            jsonl.text_field(call, "id"), jsonl.text_field(call, "name"), arguments, at, line
+                        )
                     )
             return events
-        said = rec.text(message.get("content"))
+        text = records.text(message.get("content"))
         if role == "tool":
             outcome = "error" if message.get("isError") is True else "ok"
-            return [self.story.result(wire.word(message, "toolCallId"), outcome, said, at, line)]
-        if origin == "injection" or self._is_told(wire.word(message, "id"), said):
+            return [
+                self.conversation.result(jsonl.text_field(message, "toolCallId"), outcome, text, at, line)
+            ]
+        if origin == "injection" or self._is_told(jsonl.text_field(message, "id"), text):
             return []
         if role == "user" and origin in _HUMAN:
-            return [*self._begin(None, line), self.story.event("user", {"text": said}, at, name)]
+            return [*self._begin(None, line), self.conversation.event("user", {"text": text}, at, name)]
         code = "compaction" if origin == "compaction_summary" else origin or role or "unknown_record"
-        return [self.story.event("notice", {"text": said, "code": code}, at, name)]
+        return [self.conversation.event("notice", {"text": text, "code": code}, at, name)]
 
-    def _is_told(self, id: str, said: str) -> bool:
+    def _is_told(self, id: str, text: str) -> bool:
         for prompt in self._prompts:
-            if (id and prompt[0] == id) or prompt[1] == said:
+            if (id and prompt[0] == id) or prompt[1] == text:
                 self._prompts.remove(prompt)
                 return True
         return False
 
     def _loop(self, event: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
-        kind, call = wire.word(event, "type"), wire.word(event, "toolCallId")
+        kind, call = jsonl.text_field(event, "type"), jsonl.text_field(event, "toolCallId")
         if kind in ("step.begin", "step.end"):
             return []
         if kind == "content.part":
-            uuid = wire.word(event, "uuid")
-            return self.story.said(
+            uuid = jsonl.text_field(event, "uuid")
+            return self.conversation.on_part(
                 inner(event, "part"), at, f"part:{uuid}" if uuid else f"byte:{line.offset}"
             )
         if kind == "tool.call":
             args = event.get("args")
-            return [self.story.call(call, wire.word(event, "name"), {} if args is None else args, at, line)]
+            return [
+                self.conversation.call(
+                    call, jsonl.text_field(event, "name"), {} if args is None else args, at, line
+                )
+            ]
         if kind == "tool.result":
             result = inner(event, "result")
             outcome = "ok"
             if result.get("isError") is True:
                 outcome = "interrupted" if self._cancelled else "error"
-            return [self.story.result(call, outcome, rec.text(result.get("output")), at, line)]
-        told = wire.unknown(event)
-        return [self.story.event(told.kind, told.body, at, f"byte:{line.offset}")]
+            return [self.conversation.result(call, outcome, records.text(result.get("output")), at, line)]
+        notice = jsonl.unknown(event)
+        return [self.conversation.event(notice.kind, notice.body, at, f"byte:{line.offset}")]
 
     def _ended(self, record: dict[str, Any], at: str | None, line: JsonlLine) -> list[NewEvent]:
         if self._turn_id is not None and record.get("turnId") != self._turn_id:
             return []
-        reason, turn = wire.word(record, "reason"), self.story.turns.now
+        reason, turn = jsonl.text_field(record, "reason"), self.conversation.turns.now
         if reason == "completed":
             turn.ended = COMPLETE
             return []
         if reason == "cancelled":
             turn.ended = ABORTED
-            body = {"text": "the turn was cancelled", "code": "interrupted"}
-            return [self.story.event("notice", body, at, f"byte:{line.offset}")]
+            body = {"text": "the turn was canceled", "code": "interrupted"}
+            return [self.conversation.event("notice", body, at, f"byte:{line.offset}")]
         error = inner(record, "error")
-        turn.ended, turn.reason = FAILED, wire.word(error, "message") or reason
-        body = {"text": turn.reason, "code": "api_error", "name": wire.word(error, "code") or reason}
-        return [self.story.event("error", body, at, f"byte:{line.offset}")]
+        turn.ended, turn.reason = FAILED, jsonl.text_field(error, "message") or reason
+        body = {"text": turn.reason, "code": "api_error", "name": jsonl.text_field(error, "code") or reason}
+        return [self.conversation.event("error", body, at, f"byte:{line.offset}")]
 
     def _note(self, record: dict[str, Any], kind: str, at: str | None, line: JsonlLine) -> NewEvent:
         name = f"byte:{line.offset}"
         if kind == "context.apply_compaction":
             summary = record.get("summary")
-            said = rec.text(summary.get("content")) if isinstance(summary, dict) else rec.text(summary)
-            said = said or wire.word(record, "contextSummary")
-            return self.story.event("notice", {"text": said, "code": "compaction"}, at, name)
+            text = (
+                records.text(summary.get("content")) if isinstance(summary, dict) else records.text(summary)
+            )
+            text = text or jsonl.text_field(record, "contextSummary")
+            return self.conversation.event("notice", {"text": text, "code": "compaction"}, at, name)
         if kind == "context.undo":
-            body = {"text": f"the user took back {record.get('count')} prompts", "code": "undo"}
-            return self.story.event("notice", body, at, name)
+            body = {"text": f"the user rolled back {record.get('count')} prompts", "code": "undo"}
+            return self.conversation.event("notice", body, at, name)
         if kind == "context.clear":
-            return self.story.event("notice", {"text": "the context was cleared", "code": "clear"}, at, name)
-        told = wire.unknown(record)
-        return self.story.event(told.kind, told.body, at, name)
+            return self.conversation.event(
+                "notice", {"text": "the context was cleared", "code": "clear"}, at, name
+            )
+        notice = jsonl.unknown(record)
+        return self.conversation.event(notice.kind, notice.body, at, name)

@@ -1,4 +1,4 @@
-"""Sessions of both products: found, read and judged."""
+"""How are the sessions of Kimi Code and kimi-cli found, read and inspected?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from holdfast.agents.kimi import kimi_cli, kimi_code
-from holdfast.agents.kimi import sessions as places
+from holdfast.agents.kimi import kimi_cli, kimi_code, sessions
 from holdfast.agents.kimi.sessions import CLI, KimiSessionFiles
 from holdfast.model.event import NewEvent
 from holdfast.process import open_files
@@ -16,104 +15,107 @@ from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProble
 
 _TEXTS = {
     "torn_tail": "the last line is cut off",
-    "bad_line": "lines that cannot be read, which are passed over in silence",
+    "bad_line": "some lines cannot be read and are skipped silently",
     "nul_tail": "the file ends in NULs, as after a power cut",
-    "glued_lines": "lines that hold more than one record",
-    "orphan_result": "results of calls that are not there",
-    "forked_history": "two processes wrote into it at once: turns with the same number",
+    "glued_lines": "some lines hold more than one record",
+    "orphan_result": "results have no call",
+    "forked_history": "two processes wrote at the same time: turns share a number",
 }
 
 
-def judge(
-    fold: kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages,
+def find_problems(
+    transcript: kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages,
     context: kimi_cli.KimiCliMessages | None,
     folder: str | None,
     native_id: str,
 ) -> list[TranscriptProblem]:
-    """What is wrong with a session whose folder says that id."""
-    story = fold.story
-    if not story.records and (context is None or not context.story.records):
+    """The problems of a session whose folder has this id."""
+    conversation = transcript.conversation
+    if not conversation.records and (context is None or not context.conversation.records):
         return [TranscriptProblem("empty", "its file is empty")]
     problems = []
     if folder is not None and folder != native_id:
-        text = f"its state says that it is {native_id}, its folder that it is {folder}"
+        text = f"its state file has the id {native_id}, its folder the id {folder}"
         problems.append(TranscriptProblem("session_id_mismatch", text, {"in_state": native_id}))
-    if isinstance(fold, kimi_code.KimiCodeWire) and story.records and not fold.has_header:
-        problems.append(
-            TranscriptProblem("bad_header", "its first line does not say what kind of file it is")
-        )
-    odd = [(code, lines, story.counts[code]) for code, lines in story.odd.items()]
+    if isinstance(transcript, kimi_code.KimiCodeWire) and conversation.records and not transcript.has_header:
+        problems.append(TranscriptProblem("bad_header", "the first line is not a file header"))
+    odd = [(code, lines, conversation.counts[code]) for code, lines in conversation.odd.items()]
     if context is not None:
-        odd += [(code, lines, context.story.counts[code]) for code, lines in context.story.odd.items()]
+        odd += [
+            (code, lines, context.conversation.counts[code])
+            for code, lines in context.conversation.odd.items()
+        ]
     for code, lines, count in odd:
         problems.append(TranscriptProblem(code, _TEXTS.get(code, code), {"count": count, "lines": lines}))
-    if isinstance(fold, kimi_cli.KimiCliWire) and context is not None:
-        lost = context.context.forgets(fold)
+    if isinstance(transcript, kimi_cli.KimiCliWire) and context is not None:
+        lost = context.context.forgets(transcript)
         if lost is not None:
-            text = "what was done last is not in what the model will be given, and would be forgotten"
+            text = "the last actions are not in the model's context, so a resume would forget them"
             problems.append(TranscriptProblem("context_forgets_step", text, {"calls": lost}))
-    return problems + story.turns.problems()
+    return problems + conversation.turns.problems()
 
 
-# --- Sessions of both products: found, read and judged.
+# --- The reader
 
-TITLE = "kimi-code"  # what Kimi Code 2.1 shows of itself in the process table
+TITLE = "kimi-code"  # the process title of Kimi Code 2.1
 
-_Fold: TypeAlias = kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages
+_Transcript: TypeAlias = kimi_code.KimiCodeWire | kimi_cli.KimiCliWire | kimi_cli.KimiCliMessages
 
 
 class KimiReader(TranscriptReader):
-    """Kimi Code's sessions, and those of kimi-cli; `form` tells which."""
+    """The sessions of Kimi Code and of kimi-cli; `form` says which."""
 
-    agent = places.AGENT
+    agent = sessions.AGENT
 
     def root(self, env: Mapping[str, str]) -> str:
-        """Kimi Code's folder; kimi-cli's is looked for beside it."""
-        return places.root(env)
+        """Kimi Code's folder; kimi-cli's folder is searched beside it."""
+        return sessions.root(env)
 
     def find(self, root: str, name: str) -> list[SessionRef]:
-        """The session with that id, or at that path; or all in that home, or of that cwd."""
+        """The session with this id or at this path; or all in this home or of this cwd."""
         if not os.path.exists(name):
             return [
-                places.session_ref(f, home) for home in places.homes(root) for f in places.by_id(home, name)
+                sessions.session_ref(f, home)
+                for home in sessions.homes(root)
+                for f in sessions.by_id(home, name)
             ]
         path = os.path.abspath(name)
-        if (found := places.session_at(path)) is not None:
-            return [places.session_ref(found)]
-        if homes := places.homes(path):
-            return [places.session_ref(found, home) for home in homes for found in places.sessions(home)]
+        if (files := sessions.session_at(path)) is not None:
+            return [sessions.session_ref(files)]
+        if homes := sessions.homes(path):
+            return [sessions.session_ref(files, home) for home in homes for files in sessions.sessions(home)]
         return list(self.sessions(root, path))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
         """All sessions, or those of one cwd."""
-        for home in places.homes(root):
-            for found in places.sessions(home, cwd):
-                yield places.session_ref(found, home)
+        for home in sessions.homes(root):
+            for files in sessions.sessions(home, cwd):
+                yield sessions.session_ref(files, home)
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """What happened, in its order; a subagent's own records are not part of it."""
-        path, fold = _fold(ref)
+        """What happened, in order; the records of subagents are not part of it."""
+        path, transcript = _conversation(ref)
         try:
-            for line in jsonl.lines(path, _starts(fold)):
-                yield from fold.take(line)
+            for line in jsonl.lines(path, _starts(transcript)):
+                yield from transcript.on_line(line)
         except OSError as problem:
             body = {"text": str(problem), "code": _missing(problem).code, "path": path}
             yield NewEvent("notice", body)
-        yield from fold.end()
+        yield from transcript.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """Whether it could go on as it is."""
-        path, fold = _fold(ref)
+        """Whether it can be resumed as it is."""
+        path, transcript = _conversation(ref)
         problems: list[TranscriptProblem] = []
         try:
-            for line in jsonl.lines(path, _starts(fold)):
-                fold.take(line)
+            for line in jsonl.lines(path, _starts(transcript)):
+                transcript.on_line(line)
         except OSError as problem:
             problems.append(_missing(problem))
-        fold.end()
+        transcript.end()
         if not problems:
-            problems = judge(fold, _context(ref, fold), _stated(ref), ref.native_id)
-        turns = fold.story.turns
+            problems = find_problems(transcript, _context(ref, transcript), _folder_id(ref), ref.native_id)
+        turns = transcript.conversation.turns
         return self.inspection(
             ref,
             problems,
@@ -123,56 +125,56 @@ class KimiReader(TranscriptReader):
         )
 
     def files(self, ref: SessionRef) -> list[str]:
-        """All in the session's folder."""
-        found = places.session_at(ref.path)
-        return places.files(found) if found is not None else []
+        """All files in the session's folder."""
+        files = sessions.session_at(ref.path)
+        return sessions.files(files) if files is not None else []
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """Neither product has a lock: those who were started for this session, or have its file open.
+        """Neither product has a lock: processes started for this session, or with its file open.
 
-        Kimi Code hides its command line behind a title: one that works in the session's folder may have it.
+        Kimi Code hides its command line behind a title, so one in the session's folder may own it.
         """
         named = open_files.named("kimi", ref.native_id)
         return sorted({*named, *open_files.writers(ref.path), *open_files.titled(TITLE, ref.cwd)})
 
 
-def _fold(ref: SessionRef) -> tuple[str, _Fold]:
-    found = places.session_at(ref.path) or KimiSessionFiles(folder=os.path.dirname(ref.path), form=ref.form)
+def _conversation(ref: SessionRef) -> tuple[str, _Transcript]:
+    files = sessions.session_at(ref.path) or KimiSessionFiles(folder=os.path.dirname(ref.path), form=ref.form)
     if ref.form != CLI:
         return ref.path, kimi_code.KimiCodeWire(ref.native_id)
-    if found.wire is not None:
-        return found.wire, kimi_cli.KimiCliWire(ref.native_id)
-    return found.context or ref.path, kimi_cli.KimiCliMessages(ref.native_id)
+    if files.wire is not None:
+        return files.wire, kimi_cli.KimiCliWire(ref.native_id)
+    return files.context or ref.path, kimi_cli.KimiCliMessages(ref.native_id)
 
 
-def _starts(fold: _Fold) -> tuple[bytes, ...]:
-    if isinstance(fold, kimi_code.KimiCodeWire):
+def _starts(transcript: _Transcript) -> tuple[bytes, ...]:
+    if isinstance(transcript, kimi_code.KimiCodeWire):
         return kimi_code.STARTS
-    return kimi_cli.WIRE_STARTS if isinstance(fold, kimi_cli.KimiCliWire) else kimi_cli.CONTEXT_STARTS
+    return kimi_cli.WIRE_STARTS if isinstance(transcript, kimi_cli.KimiCliWire) else kimi_cli.CONTEXT_STARTS
 
 
-def _context(ref: SessionRef, fold: _Fold) -> kimi_cli.KimiCliMessages | None:
-    """What the model will be given, of a session that has it in a file beside what happened."""
-    found = places.session_at(ref.path)
-    if not isinstance(fold, kimi_cli.KimiCliWire) or found is None or found.context is None:
+def _context(ref: SessionRef, transcript: _Transcript) -> kimi_cli.KimiCliMessages | None:
+    """What the model will get, if the session keeps it in a separate file."""
+    files = sessions.session_at(ref.path)
+    if not isinstance(transcript, kimi_cli.KimiCliWire) or files is None or files.context is None:
         return None
     messages = kimi_cli.KimiCliMessages(ref.native_id)
     try:
-        for line in jsonl.lines(found.context, kimi_cli.CONTEXT_STARTS):
-            messages.take(line)
+        for line in jsonl.lines(files.context, kimi_cli.CONTEXT_STARTS):
+            messages.on_line(line)
     except OSError:
         return None
     return messages
 
 
-def _stated(ref: SessionRef) -> str | None:
-    """The id that the session's folder has, if it says one: it must be the one in its state."""
-    found = places.session_at(ref.path)
-    name = os.path.basename(found.folder) if found is not None else ""
+def _folder_id(ref: SessionRef) -> str | None:
+    """The id in the name of the session's folder, if any: it must equal the id in its state."""
+    files = sessions.session_at(ref.path)
+    name = os.path.basename(files.folder) if files is not None else ""
     return name if name.startswith("session_") else None
 
 
 def _missing(problem: OSError) -> TranscriptProblem:
     if isinstance(problem, FileNotFoundError):
-        return TranscriptProblem("no_transcript", "its file is not there")
+        return TranscriptProblem("no_transcript", "its file does not exist")
     return TranscriptProblem("store_damaged", f"its file cannot be read: {problem}")

@@ -1,4 +1,4 @@
-"""Where both products keep their sessions, and what a name means there."""
+"""Where do both products keep their sessions, and what can a name mean?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.model.json_codec import decode
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import SessionRef
 
 AGENT = "kimi"
@@ -32,7 +32,7 @@ class KimiSessionFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def root(env: Mapping[str, str]) -> str:
-    """`KIMI_CODE_HOME`, else the usual one; a user of kimi-cli alone may have set `KIMI_SHARE_DIR`."""
+    """`KIMI_CODE_HOME`, else the default; a user of only kimi-cli may have set `KIMI_SHARE_DIR`."""
     home = env.get("HOME") or os.path.expanduser("~")
     usual = os.path.join(home, ".kimi-code")
     if named := env.get("KIMI_CODE_HOME"):
@@ -42,21 +42,21 @@ def root(env: Mapping[str, str]) -> str:
 
 
 def homes(root: str) -> list[str]:
-    """The products' folders that a root stands for: itself, and that of the older product beside it."""
-    found = [root]
+    """The product folders that a root covers: itself, and the older product's folder beside it."""
+    folders = [root]
     if os.path.basename(os.path.normpath(root)) == ".kimi-code":
-        found.append(os.path.join(os.path.dirname(os.path.normpath(root)), ".kimi"))
+        folders.append(os.path.join(os.path.dirname(os.path.normpath(root)), ".kimi"))
     if not os.path.isdir(os.path.join(root, "sessions")):
-        found += [os.path.join(root, name) for name in (".kimi-code", ".kimi", "kimi-home")]
-    return [home for home in found if os.path.isdir(os.path.join(home, "sessions"))]
+        folders += [os.path.join(root, name) for name in (".kimi-code", ".kimi", "kimi-home")]
+    return [home for home in folders if os.path.isdir(os.path.join(home, "sessions"))]
 
 
 def session_at(path: str) -> KimiSessionFiles | None:
-    """The session that a file or folder is, or lies in."""
+    """The session at or around a file or folder."""
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     above = os.path.dirname(os.path.dirname(folder))
     if os.path.basename(os.path.dirname(folder)) == "agents" and not _is_session(folder, _WIRE):
-        # The file of a subagent means that one; its main one means the session.
+        # A subagent's file means that subagent; the main file means the session.
         if os.path.basename(folder) == "main":
             return KimiSessionFiles(folder=above, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
         return KimiSessionFiles(folder=folder, form=CODE, wire=os.path.join(folder, "wire.jsonl"))
@@ -64,8 +64,8 @@ def session_at(path: str) -> KimiSessionFiles | None:
         return KimiSessionFiles(folder=folder, form=CODE, wire=os.path.join(folder, _WIRE))
     happened, context = os.path.join(folder, "wire.jsonl"), os.path.join(folder, "context.jsonl")
     if os.path.isfile(context):
-        told = happened if os.path.isfile(happened) else None
-        return KimiSessionFiles(folder=folder, form=CLI, wire=told, context=context)
+        wire_path = happened if os.path.isfile(happened) else None
+        return KimiSessionFiles(folder=folder, form=CLI, wire=wire_path, context=context)
     if os.path.isfile(happened):
         form = CLI if _is_cli(happened) else CODE
         return KimiSessionFiles(folder=folder, form=form, wire=happened)
@@ -73,19 +73,19 @@ def session_at(path: str) -> KimiSessionFiles | None:
 
 
 def sessions(home: str, cwd: str | None = None) -> Iterator[KimiSessionFiles]:
-    """All sessions of a product's folder, or those in the folders that a cwd has there."""
+    """All sessions in a product's folder, or those in the folders of a cwd."""
     above = os.path.join(home, "sessions")
     for name in _names(above):
         if cwd is not None and not _is_of(name, cwd):
             continue
         for session in _names(os.path.join(above, name)):
             folder = os.path.join(above, name, session)
-            if os.path.isdir(folder) and (found := session_at(folder)) is not None:
-                yield found
+            if os.path.isdir(folder) and (files := session_at(folder)) is not None:
+                yield files
 
 
 def by_id(home: str, id: str) -> Iterator[KimiSessionFiles]:
-    """The sessions with that id; Kimi Code's may be named without what they all begin with."""
+    """The sessions with this id; the common prefix of Kimi Code's ids may be omitted."""
     if not id or os.sep in id or id in (".", "..") or "\0" in id:
         return
     above = os.path.join(home, "sessions")
@@ -93,50 +93,50 @@ def by_id(home: str, id: str) -> Iterator[KimiSessionFiles]:
     for project in _names(above):
         for name in names:
             folder = os.path.join(above, project, name)
-            if os.path.isdir(folder) and (found := session_at(folder)) is not None:
-                yield found
+            if os.path.isdir(folder) and (files := session_at(folder)) is not None:
+                yield files
 
 
-def session_ref(found: KimiSessionFiles, home: str | None = None) -> SessionRef:
-    """A session as it is named outside."""
-    state = read_state(os.path.join(found.folder, "state.json"))
-    path = found.wire or found.context or found.folder
-    title = wire.word(state, "title") or wire.word(state, "custom_title")
-    cwd = wire.word(state, "cwd") or wire.word(state, "workDir")
-    if not cwd and found.form == CLI:
-        cwd = _cwd_of(found.folder, home)
+def session_ref(files: KimiSessionFiles, home: str | None = None) -> SessionRef:
+    """A reference to a session."""
+    state = read_state(os.path.join(files.folder, "state.json"))
+    path = files.wire or files.context or files.folder
+    title = jsonl.text_field(state, "title") or jsonl.text_field(state, "custom_title")
+    cwd = jsonl.text_field(state, "cwd") or jsonl.text_field(state, "workDir")
+    if not cwd and files.form == CLI:
+        cwd = _cwd_of(files.folder, home)
     updated = state.get("updatedAt")
     return SessionRef(
         agent=AGENT,
-        native_id=wire.plain(wire.word(state, "id")) or os.path.basename(found.folder),
+        native_id=jsonl.storable_id(jsonl.text_field(state, "id")) or os.path.basename(files.folder),
         path=path,
         cwd=_short(cwd),
         title=_short(title),
         updated_at=timestamps.of_millis(updated) or timestamps.when_stamp(updated) or _modified(path),
-        form=found.form,
+        form=files.form,
     )
 
 
 def read_state(path: str) -> dict[str, Any]:
-    """A small JSON file; empty if it is no such thing."""
+    """A small JSON file; empty if it is not one."""
     try:
         with open(path, "rb") as file:
-            told = wire.parse(file.read(_LARGEST_STATE))
+            state = jsonl.parse(file.read(_LARGEST_STATE))
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
-def files(found: KimiSessionFiles) -> list[str]:
-    """All files in a session's folder; of one that lies about alone, those that are known."""
-    if os.path.basename(found.folder).startswith("session_") or found.form == CLI:
+def files(session: KimiSessionFiles) -> list[str]:
+    """All files in a session's folder; outside such a folder, only the known files."""
+    if os.path.basename(session.folder).startswith("session_") or session.form == CLI:
         return [
             os.path.join(folder, name)
-            for folder, _, names in sorted(os.walk(found.folder))
+            for folder, _, names in sorted(os.walk(session.folder))
             for name in sorted(names)
             if os.path.isfile(os.path.join(folder, name)) and not os.path.islink(os.path.join(folder, name))
         ]
-    known = (found.wire, found.context, os.path.join(found.folder, "state.json"))
+    known = (session.wire, session.context, os.path.join(session.folder, "state.json"))
     return [path for path in known if path is not None and os.path.isfile(path)]
 
 
@@ -173,12 +173,12 @@ def _is_of(name: str, cwd: str) -> bool:
 
 
 def _cwd_of(folder: str, home: str | None) -> str:
-    """kimi-cli lists the folders that it was used in, and names those of their sessions by a hash."""
+    """kimi-cli lists the folders that it was used in, and names their session folders by a hash."""
     project = os.path.basename(os.path.dirname(folder))
     home = home or os.path.dirname(os.path.dirname(os.path.dirname(folder)))
     listed = read_state(os.path.join(home, "kimi.json")).get("work_dirs")
     for entry in listed if isinstance(listed, list) else ():
-        path = wire.word(entry, "path") if isinstance(entry, dict) else ""
+        path = jsonl.text_field(entry, "path") if isinstance(entry, dict) else ""
         if path and _is_of(project, path):
             return path
     return ""
@@ -199,5 +199,5 @@ def _modified(path: str) -> str | None:
 
 
 def _short(text: str) -> str | None:
-    told = text.replace("\0", "").encode(errors="replace").decode()[:_LONGEST]
-    return told or None
+    shortened = text.replace("\0", "").encode(errors="replace").decode()[:_LONGEST]
+    return shortened or None

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 
 from holdfast.agents import acp, discovery
-from holdfast.agents.base import Agent, AgentLaunch, KnownTrap
+from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
 from holdfast.agents.driver import AgentJob
 from holdfast.transcripts.reader import TranscriptReader
 
-# It allows everything by itself; this makes it ask, and it is asked of us.
+# It allows everything by default; this makes it ask, so that Holdfast can decide.
 ASKING = '{"bash":"ask","edit":"ask","webfetch":"ask"}'
 
 
-def behind(path: str) -> tuple[str, ...] | None:
-    """The native program behind npm's wrapper, where its postinstall did not put it in its place."""
+def native_program(path: str) -> tuple[str, ...] | None:
+    """The native program behind npm's wrapper, if its postinstall did not put it in place."""
     if discovery.is_native(path) or os.path.basename(path) not in ("opencode", "opencode.exe"):
         return None
-    here = discovery.system()
+    here = discovery.npm_platform()
     for name in (f"opencode-{here}", f"opencode-{here}-baseline", f"opencode-{here}-musl"):
         for package in discovery.packages(name, path):
             program = os.path.join(package, "bin", "opencode")
@@ -27,7 +27,7 @@ def behind(path: str) -> tuple[str, ...] | None:
 
 
 def launch(job: AgentJob) -> AgentLaunch:
-    """Over ACP. It believes `PWD` more than where it is (anomalyco/opencode#47080)."""
+    """Over ACP. It trusts `PWD` more than its working directory (anomalyco/opencode#47080)."""
     env = {"PWD": job.cwd}
     if job.permissions != "allow":
         env["OPENCODE_PERMISSION"] = ASKING
@@ -43,15 +43,15 @@ def _history() -> TranscriptReader:
 AGENT = Agent(
     name="opencode",
     title="OpenCode",
-    native_id_pattern=r"ses_[A-Za-z0-9_]{1,128}",
+    native_id_pattern=WORD,
     protocols=("acp",),
     driver=acp.make_driver,
     programs=("opencode",),
-    behind=behind,
+    native_program=native_program,
     install="npm install -g opencode-ai",
     launch=launch,
     forks="whole",
-    # Keys of the models that it can use, and its own settings that do not come from an OpenCode around us.
+    # Keys of the models that it can use, and its own settings that do not come from a surrounding OpenCode.
     keeps=(
         "ANTHROPIC_*",
         "AWS_*",
@@ -92,10 +92,10 @@ AGENT = Agent(
         "OPENCODE_DISABLE_SHARE": "1",
     },
     traps=(
-        KnownTrap("leaves a tool call that a crash cut off as running for ever in its store"),
-        KnownTrap("keeps all projects in one database: a damage there loses every conversation"),
-        KnownTrap("repeats in its stream what it had said when a connection to its model breaks"),
-        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and is mixed up"),
+        KnownTrap("leaves a tool call that a crash cut off as running forever in its store"),
+        KnownTrap("keeps all projects in one database: damage there loses every conversation"),
+        KnownTrap("repeats text in its stream when the connection to its model breaks"),
+        KnownTrap("has no lock: a conversation that is open elsewhere can be resumed too, and gets mixed up"),
     ),
     history=_history,
     # Two processes that create its database at the same moment: one of them fails at a migration.

@@ -1,6 +1,6 @@
-"""A copy of OpenCode's database, read row by row; a damaged page costs what is on it, and no more.
+"""How is OpenCode's database read? Row by row from a copy, so a damaged page costs only its own rows.
 
-Accounts, credentials and shares are in the same file and are never asked for.
+Accounts, credentials and shares are in the same file and are never read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import timestamps
 from holdfast.model.event import NewEvent
-from holdfast.transcripts import jsonl as wire
+from holdfast.transcripts import jsonl
 from holdfast.transcripts.jsonl import LONGEST
 from holdfast.transcripts.sqlite_snapshot import open_copy
 
@@ -21,21 +21,21 @@ LONGEST_NAME = 1000  # characters of a title or a path
 
 
 class OpenCodeSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of `session`, as far as it matters."""
+    """The relevant columns of a `session` row."""
 
     id: str
     directory: str | None = None
     title: str | None = None
     parent: str | None = None
     updated_at: str | None = None
-    reverted: str | None = None  # the message from which on the user took everything back
+    reverted: str | None = None  # the user rolled back everything from this message on
 
 
 class OpenCodeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A message or a part: what its JSON says, or a notice of what stands there instead."""
+    """A message or a part: its JSON, or a notice if it is unreadable."""
 
     id: str
-    made: Any = None  # milliseconds, as the column has them
+    made: Any = None  # milliseconds, as in the column
     changed: Any = None
     data: dict[str, Any] = {}
     odd: NewEvent | None = None
@@ -52,56 +52,56 @@ class OpenCodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def session(row: tuple[Any, ...]) -> OpenCodeSession:
-    """Of the columns id, directory, title, parent_id, time_updated, revert."""
+    """A session from the columns id, directory, title, parent_id, time_updated, revert."""
     id, directory, title, parent, updated, revert = row
-    told = wire.parse(revert) if isinstance(revert, bytes) else {}
+    reverted = jsonl.parse(revert) if isinstance(revert, bytes) else {}
     return OpenCodeSession(
         id=text(id),
         directory=name(directory),
         title=name(title),
         parent=name(parent),
         updated_at=timestamps.of_millis(updated),
-        reverted=wire.word(told, "messageID") or None if isinstance(told, dict) else None,
+        reverted=jsonl.text_field(reverted, "messageID") or None if isinstance(reverted, dict) else None,
     )
 
 
 def row(id: Any, created: Any, updated: Any, size: Any, data: Any) -> OpenCodeRow:
-    """Of columns of `message` or `part`; `data` is missing where it is larger than we take."""
+    """A row of `message` or `part`; `data` is None if it is too large."""
     odd: NewEvent | None = None
     value: dict[str, Any] | NewEvent
     if isinstance(data, bytes):
-        value = wire.parse(data)
+        value = jsonl.parse(data)
     else:
-        value = wire.notice_event(
-            "too_long", f"a record of {size} bytes was left in the database", bytes=size
+        value = jsonl.notice_event(
+            "too_long", f"a record of {size} bytes is only in the database", bytes=size
         )
     if isinstance(value, NewEvent):
         odd, value = value, {}
     return OpenCodeRow(id=text(id), made=created, changed=updated, data=value, odd=odd)
 
 
-def lost(table: str, number: int, problem: Exception | str) -> OpenCodeRow:
-    """What stands for a row that cannot be read."""
+def unreadable_row(table: str, number: int, problem: Exception | str) -> OpenCodeRow:
+    """The stand-in for an unreadable row."""
     why = " ".join(str(problem).split())
     return OpenCodeRow(
-        id="", odd=wire.notice_event("store_damaged", f"a row of {table} cannot be read: {why}", row=number)
+        id="", odd=jsonl.notice_event("store_damaged", f"a row of {table} cannot be read: {why}", row=number)
     )
 
 
 def text(value: Any) -> str:
-    """A column that should be text, as bytes or as SQLite gave it."""
+    """A column that should be text, as bytes or as SQLite returned it."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return "" if value is None else str(value)
 
 
 def name(value: Any) -> str | None:
-    """A short text without anything that a header cannot hold."""
-    told = text(value).replace("\0", "")[:LONGEST_NAME]
-    return told or None
+    """A short text that fits a title."""
+    shortened = text(value).replace("\0", "")[:LONGEST_NAME]
+    return shortened or None
 
 
-# --- A copy of OpenCode's database, read row by row; a damaged page costs what is on it, and no more.
+# --- The database
 
 DAMAGE = (apsw.Error, UnicodeDecodeError)
 _NEEDED = {
@@ -109,18 +109,18 @@ _NEEDED = {
     "message": ("id", "session_id", "data"),
     "part": ("id", "message_id", "data"),
 }
-_NEAR = 256  # rows behind a damage that are tried one by one; then the steps double
+_NEAR = 256  # rows after a damage that are tried one by one; then the steps double
 _LAST_ROW = 1 << 62
 
 _Values: TypeAlias = tuple[Any, ...]
 
 
 class UnknownOpenCodeSchema(Exception):
-    """That database has not the tables that OpenCode's has."""
+    """The database lacks OpenCode's tables."""
 
 
 class OpenCodeDatabase:
-    """One connection; `damage` is what could not be read so far."""
+    """One connection; `damage` lists what could not be read so far."""
 
     def __init__(self, copy: str):
         self.damage: list[str] = []
@@ -134,7 +134,7 @@ class OpenCodeDatabase:
             self._db.close()
             raise
         self._parts: dict[str, list[tuple[str, int]]] | None = (
-            None  # by message; made when the index is damaged
+            None  # by message; built when the index is damaged
         )
 
     def __enter__(self) -> OpenCodeDatabase:
@@ -149,12 +149,12 @@ class OpenCodeDatabase:
         return self._db
 
     def sessions(self) -> Iterator[OpenCodeSession]:
-        """All sessions, the ones used last first."""
-        found = self._all("session", self._session_columns())
-        yield from sorted(map(session, found), key=lambda s: (s.updated_at or "", s.id), reverse=True)
+        """All sessions, the most recently used first."""
+        rows = self._all("session", self._session_columns())
+        yield from sorted(map(session, rows), key=lambda s: (s.updated_at or "", s.id), reverse=True)
 
     def session(self, id: str) -> OpenCodeSession | None:
-        """The session with that id."""
+        """The session with this id."""
         sql = f"select {self._session_columns()} from session where id = ?"
         try:
             for values in self._db.execute(sql, (id,)):
@@ -162,10 +162,10 @@ class OpenCodeDatabase:
             return None
         except DAMAGE as problem:
             self._note("session", problem)
-        return next((found for found in self.sessions() if found.id == id), None)
+        return next((candidate for candidate in self.sessions() if candidate.id == id), None)
 
     def messages(self, session: str) -> Iterator[OpenCodeRow]:
-        """Its messages in their order."""
+        """The messages of a session, in order."""
         time = self._column("message", "time_created")
         order = f"{time}, id" if time != "null" else "id"
         columns = f"rowid, {time}, cast(id as blob)"
@@ -178,13 +178,13 @@ class OpenCodeDatabase:
             return
         except DAMAGE as problem:
             self._note("message", problem)
-        wanted = self._all("message", columns, "session_id = ?", session)
-        for key, number in sorted((_key(moment, id), number) for number, moment, id in wanted):
+        rows = self._all("message", columns, "session_id = ?", session)
+        for key, number in sorted((_key(moment, id), number) for number, moment, id in rows):
             if key > after:
                 yield self._row("message", number)
 
     def parts(self, message: str) -> Iterator[OpenCodeRow]:
-        """The parts of a message in their order."""
+        """The parts of a message, in order."""
         after = ""
         if self._parts is None:
             try:
@@ -201,7 +201,7 @@ class OpenCodeDatabase:
                 yield self._row("part", number)
 
     def _part_numbers(self, message: str) -> list[tuple[str, int]]:
-        """The parts of a message one by one, where a page that holds some of them is damaged."""
+        """The parts of a message one by one, if a page with some of them is damaged."""
         if self._parts is None:
             sql = "select cast(id as blob), rowid from part where message_id = ? order by id"
             try:
@@ -243,11 +243,11 @@ class OpenCodeDatabase:
             sql = f"select {self._row_columns(table)} from {table} where rowid = ?"
             for values in self._db.execute(sql, (number,)):
                 return row(*values)
-            problem: Exception | str = "a row of the index is not in the table"
+            problem: Exception | str = "the index has a row that the table does not have"
         except DAMAGE as damage:
             problem = damage
         self._note(table, problem)
-        return lost(table, number, problem)
+        return unreadable_row(table, number, problem)
 
     def _row_columns(self, table: str) -> str:
         times = f"{self._column(table, 'time_created')}, {self._column(table, 'time_updated')}"
@@ -255,16 +255,16 @@ class OpenCodeDatabase:
         return f"cast(id as blob), {times}, {size}, case when {size} <= {LONGEST} then cast(data as blob) end"
 
     def _all(self, table: str, columns: str, where: str = "true", *values: str) -> Iterator[_Values]:
-        """Rows in the order of their numbers, without an index, around what is damaged."""
+        """Rows by rowid, without an index, skipping damage."""
         after, step = -_LAST_ROW, 0
         while after < _LAST_ROW:
             sql = (
                 f"select rowid, {columns} from {table} not indexed where rowid > ? and {where} order by rowid"
             )
             try:
-                for number, *found in self._db.execute(sql, (after, *values)):
+                for number, *row in self._db.execute(sql, (after, *values)):
                     after, step = number, 0
-                    yield tuple(found)
+                    yield tuple(row)
                 return
             except DAMAGE as problem:
                 self._note(table, problem)
@@ -284,9 +284,9 @@ class OpenCodeDatabase:
         return f"{texts}, {updated}, cast({revert} as blob)"
 
     def _note(self, table: str, problem: Exception | str) -> None:
-        told = f"{table}: {' '.join(str(problem).split())}"
-        if told not in self.damage and len(self.damage) < 20:
-            self.damage.append(told)
+        text = f"{table}: {' '.join(str(problem).split())}"
+        if text not in self.damage and len(self.damage) < 20:
+            self.damage.append(text)
 
 
 def _key(moment: Any, id: Any) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""OpenCode's sessions: found, read and judged."""
+"""How are OpenCode's sessions found, read and inspected?"""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from holdfast.transcripts.reader import (
     home_folder,
     is_same_folder,
 )
-from holdfast.transcripts.row_backups import SessionRows, SessionTable
+from holdfast.transcripts.session_rows import SessionRows, SessionTable
 from holdfast.transcripts.sqlite_snapshot import SnapshotCache, SqliteSnapshot, quick_check
 
 NAME = "opencode.db"
 
 
 def root(env: Mapping[str, str]) -> str:
-    """As OpenCode 1.18 finds it: `OPENCODE_DB`, absolute or in its data folder; else that folder."""
+    """As in OpenCode 1.18: `OPENCODE_DB`, absolute or in its data folder; else that folder."""
     data = env.get("XDG_DATA_HOME") or os.path.join(home_folder(env), ".local", "share")
     data = os.path.join(data, "opencode")
     named = env.get("OPENCODE_DB")
@@ -33,9 +33,9 @@ def root(env: Mapping[str, str]) -> str:
 
 
 def databases(root: str) -> list[str]:
-    """The databases meant by a file, its data folder, or a folder that this is in.
+    """The databases at a file, in its data folder, or in a folder around that.
 
-    A build of another channel than the release has a database of its own beside the usual one.
+    A build of another release channel has a database of its own beside the usual one.
     """
     if os.path.isfile(root):
         return [] if root.endswith(("-wal", "-shm", "-journal")) else [root]
@@ -44,16 +44,16 @@ def databases(root: str) -> list[str]:
             names = sorted(os.listdir(folder))
         except OSError:
             continue
-        found = [name for name in names if name.startswith("opencode-") and name.endswith(".db")]
-        found = [NAME, *found] if NAME in names else found
-        if found:
-            return [os.path.join(folder, name) for name in found]
+        paths = [name for name in names if name.startswith("opencode-") and name.endswith(".db")]
+        paths = [NAME, *paths] if NAME in names else paths
+        if paths:
+            return [os.path.join(folder, name) for name in paths]
     return []
 
 
-# --- What of OpenCode's database belongs to a session: it and its subagents' sessions, never a secret.
+# --- The rows of a session and of its subagents' sessions; never a secret
 
-# A session and those of its subagents, which OpenCode deletes with it.
+# A session and those of its subagents, which OpenCode deletes together.
 MINE = "select ?1 union select session.id from session join mine on session.parent_id = mine.id"
 
 TABLES = (
@@ -75,7 +75,7 @@ TABLES = (
 )
 
 
-# --- OpenCode's sessions: found, read and judged.
+# --- The reader
 
 CHECKED = 512 * 1024 * 1024  # bytes up to which a database is checked page by page
 
@@ -89,68 +89,68 @@ class OpenCodeReader(TranscriptReader):
         self._kept = SnapshotCache()
 
     def root(self, env: Mapping[str, str]) -> str:
-        """The folder of its data, or the database that `OPENCODE_DB` names."""
+        """Its data folder, or the database that `OPENCODE_DB` names."""
         return root(env)
 
     def find(self, root: str, name: str) -> list[SessionRef]:
-        """The session with that id; or all in the database or folder at that path, or of that cwd.
+        """The session with this id; or all in the database or folder at this path, or of this cwd.
 
-        In a database that cannot be read any id may be: that is for `inspect` to say.
+        An unreadable database may hold any id; `inspect` reports the damage.
         """
         if not os.path.exists(name):
             return [ref for path in databases(root) for ref in self._one(path, name)]
-        if found := databases(name):
-            return [ref for path in found for ref in self._in(path, unreadable=True)]
+        if paths := databases(name):
+            return [ref for path in paths for ref in self._in(path, unreadable=True)]
         return list(self.sessions(root, name))
 
     def sessions(self, root: str, cwd: str | None = None) -> Iterator[SessionRef]:
-        """All sessions but those of subagents, or those of one cwd."""
+        """All sessions except subagents', or those of one cwd."""
         for path in databases(root):
             for ref in self._in(path):
                 if cwd is None or is_same_folder(ref.cwd, cwd):
                     yield ref
 
     def events(self, ref: SessionRef) -> Iterator[NewEvent]:
-        """What its messages tell, in their order; the sessions of its subagents are not part of it."""
-        fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
+        """The events of its messages, in order; the sessions of its subagents are not part of it."""
+        conversation = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         try:
             copy = self._kept.copy(ref.path)
             with OpenCodeDatabase(copy.path) as store:
-                fold = OpenCodeConversation(
+                conversation = OpenCodeConversation(
                     self.agent, store.session(ref.native_id) or OpenCodeSession(id=ref.native_id)
                 )
                 for message in store.messages(ref.native_id):
-                    yield from fold.take(message, store.parts(message.id) if message.id else ())
+                    yield from conversation.on_message(message, store.parts(message.id) if message.id else ())
         except (*DAMAGE, OSError, UnknownOpenCodeSchema, StoreBusy) as problem:
             body = {"text": _words(problem), "code": _problem(problem).code, "path": ref.path}
             yield NewEvent("notice", body)
-        yield from fold.end()
+        yield from conversation.end()
 
     def inspect(self, ref: SessionRef) -> Inspection:
-        """Whether OpenCode could go on with it as it is."""
-        fold = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
+        """Whether OpenCode can resume it as it is."""
+        conversation = OpenCodeConversation(self.agent, OpenCodeSession(id=ref.native_id))
         problems: list[TranscriptProblem] = []
-        found: OpenCodeSession | None = None
+        session: OpenCodeSession | None = None
         try:
             copy = self._kept.copy(ref.path)
             with OpenCodeDatabase(copy.path) as store:
-                found = store.session(ref.native_id)
-                fold = OpenCodeConversation(self.agent, found or OpenCodeSession(id=ref.native_id))
+                session = store.session(ref.native_id)
+                conversation = OpenCodeConversation(self.agent, session or OpenCodeSession(id=ref.native_id))
                 for message in store.messages(ref.native_id):
-                    for _ in fold.take(message, store.parts(message.id) if message.id else ()):
+                    for _ in conversation.on_message(message, store.parts(message.id) if message.id else ()):
                         pass
-                fold.end()
-                problems = _judge(fold, found, store, _check(copy, store))
+                conversation.end()
+                problems = _problems(conversation, session, store, _check(copy, store))
         except (*DAMAGE, OSError, UnknownOpenCodeSchema, StoreBusy) as problem:
             problems = [_problem(problem)]
         return self.inspection(
             ref,
             problems,
-            dangling=fold.turns.dangling,
-            turns=fold.turns.count,
-            last_complete=fold.turns.last_complete,
-            title=found.title if found else None,
-            cwd=found.directory if found else None,
+            dangling=conversation.turns.dangling,
+            turns=conversation.turns.count,
+            last_complete=conversation.turns.last_complete,
+            title=session.title if session else None,
+            cwd=session.directory if session else None,
         )
 
     def files(self, ref: SessionRef) -> list[str]:
@@ -158,7 +158,7 @@ class OpenCodeReader(TranscriptReader):
         return []
 
     def database(self, ref: SessionRef) -> str | None:
-        """The one it was found in."""
+        """The database that the session was found in."""
         return ref.path
 
     def session_rows(self, database: str, native_id: str) -> SessionRows:
@@ -166,41 +166,41 @@ class OpenCodeReader(TranscriptReader):
         return SessionRows(database, native_id, TABLES, MINE, self._kept)
 
     def owners(self, root: str, ref: SessionRef) -> list[int]:
-        """OpenCode has no lock; those who were started for this session."""
+        """OpenCode has no lock: processes that were started for this session."""
         return open_files.named("opencode", ref.native_id)
 
     def _one(self, path: str, id: str) -> Iterator[SessionRef]:
         try:
             with OpenCodeDatabase(self._kept.copy(path).path) as store:
-                found = store.session(id)
+                session = store.session(id)
         except (*DAMAGE, UnknownOpenCodeSchema):
             yield SessionRef(agent=self.agent, native_id=id, path=path)
         except (OSError, StoreBusy):
             return
         else:
-            if found is not None:
-                yield self._session_ref(path, found)
+            if session is not None:
+                yield self._session_ref(path, session)
 
     def _in(self, path: str, unreadable: bool = False) -> Iterator[SessionRef]:
         try:
             with OpenCodeDatabase(self._kept.copy(path).path) as store:
-                found = [session for session in store.sessions() if session.id]
+                sessions = [session for session in store.sessions() if session.id]
         except (*DAMAGE, UnknownOpenCodeSchema):
             if unreadable:
                 yield SessionRef(agent=self.agent, native_id=os.path.basename(path), path=path)
             return
         except (OSError, StoreBusy):
             return
-        yield from (self._session_ref(path, session) for session in found if session.parent is None)
+        yield from (self._session_ref(path, session) for session in sessions if session.parent is None)
 
-    def _session_ref(self, path: str, found: OpenCodeSession) -> SessionRef:
+    def _session_ref(self, path: str, session: OpenCodeSession) -> SessionRef:
         return SessionRef(
             agent=self.agent,
-            native_id=found.id,
+            native_id=session.id,
             path=path,
-            cwd=found.directory,
-            title=found.title,
-            updated_at=found.updated_at,
+            cwd=session.directory,
+            title=session.title,
+            updated_at=session.updated_at,
         )
 
 
@@ -210,36 +210,39 @@ def _check(copy: SqliteSnapshot, store: OpenCodeDatabase) -> list[str]:
     return quick_check(store.db)
 
 
-def _judge(
-    fold: OpenCodeConversation, found: OpenCodeSession | None, store: OpenCodeDatabase, broken: list[str]
+def _problems(
+    conversation: OpenCodeConversation,
+    session: OpenCodeSession | None,
+    store: OpenCodeDatabase,
+    broken: list[str],
 ) -> list[TranscriptProblem]:
     problems = []
     if damage := [*store.damage, *broken]:
         text = "its database is damaged, and OpenCode may refuse it"
         problems.append(TranscriptProblem("store_damaged", text, {"damage": damage[:20]}))
-    elif fold.unreadable:
-        text = f"{fold.unreadable} of its records cannot be read"
-        problems.append(TranscriptProblem("bad_line", text, {"count": fold.unreadable}))
-    if found is None:
+    elif conversation.unreadable:
+        text = f"{conversation.unreadable} of its records cannot be read"
+        problems.append(TranscriptProblem("bad_line", text, {"count": conversation.unreadable}))
+    if session is None:
         if not damage:
             problems.append(TranscriptProblem("no_transcript", "the database has no such session"))
         return problems
-    sequence = store.sequence(found.id)
+    sequence = store.sequence(session.id)
     if sequence is not None and sequence[0] != sequence[2] + 1:
-        text = "the numbers of its events have a gap: some are missing"
+        text = "event numbers have a gap: events are missing"
         count, first, last = sequence
         problems.append(
             TranscriptProblem("ordinal_gap", text, {"count": count, "first": first, "last": last})
         )
-    if not fold.turns.count and (later := store.other_messages(found.id)):
-        text = f"its {later} messages are in a table that is not known here"
+    if not conversation.turns.count and (later := store.other_messages(session.id)):
+        text = f"its {later} messages are in an unknown table"
         return [*problems, TranscriptProblem("schema_unknown", text, {"table": "session_message"})]
-    return problems + fold.turns.problems()
+    return problems + conversation.turns.problems()
 
 
 def _problem(problem: Exception) -> TranscriptProblem:
     if isinstance(problem, FileNotFoundError):
-        return TranscriptProblem("missing_store", "its database is not there")
+        return TranscriptProblem("missing_store", "its database does not exist")
     if isinstance(problem, UnknownOpenCodeSchema):
         return TranscriptProblem("schema_unknown", str(problem))
     if isinstance(problem, StoreBusy):

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 from litestar import get
 
-from holdfast.agents.installed import look
+from holdfast.agents.installed import check_agents
 from holdfast.hub.api.responses import TheHub, fails
 
 
@@ -43,7 +43,7 @@ async def list_agents(hub: TheHub) -> Agents:
     context = hub.context
     found = hub.agents.get("")
     if found is None:
-        seen = await asyncio.to_thread(look, context.registry, context.settings.tables, context.env)
+        seen = await asyncio.to_thread(check_agents, context.registry, context.settings.tables, context.env)
         found = hub.agents.keep("", seen)
     return Agents(msgspec.convert(found, list[Agent]))
 

@@ -173,7 +173,7 @@ async def overview(hub: TheHub, days: Annotated[int, QueryParameter(ge=1, le=366
     return _told(await hub.store.overview(wanted[0], INTERRUPTED), wanted, hub.healed)
 
 
-def _told(found: types.Overview, days: list[str], healed: Healed | None) -> Overview:
+def _told(found: types.StoreOverview, days: list[str], healed: Healed | None) -> Overview:
     agents = sorted({count.of for count in found.sessions})
     present = [count for count in found.sessions if count.kind != "deleted"]
     by_status = {

@@ -16,7 +16,7 @@ from holdfast.model.task import Status, Task
 from holdfast.runner import control
 from holdfast.runner import dispatch as dispatching
 from holdfast.runner import dispatch as redispatching
-from holdfast.runner.dispatch import Again, How, Wish
+from holdfast.runner.dispatch import PromptRequest, RedispatchRequest, ResumeMode
 from holdfast.settings import Leftovers
 from holdfast.store import types
 
@@ -70,7 +70,7 @@ async def list_permissions(hub: TheHub) -> Permissions:
     return Permissions([_asked(found) for found in await hub.store.asked()])
 
 
-def _asked(found: types.Asked) -> Asked:
+def _asked(found: types.PendingPermission) -> Asked:
     call, name = str(found.body["call"]), found.body.get("name")
     return Asked(
         session=found.session,
@@ -116,7 +116,7 @@ async def show_task(hub: TheHub, task: FromPath[str]) -> Task:
 )
 async def cancel_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[Stop | None] = None) -> Task:
     """The task as it is now: one that waited is cancelled, one that runs was asked to stop."""
-    return await control.steering_cancel(hub.store, task, by, twice=data is not None and data.now)
+    return await control.cancel_task(hub.store, task, by, twice=data is not None and data.now)
 
 
 @post(
@@ -128,7 +128,7 @@ async def cancel_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[S
 )
 async def answer_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[Answer]) -> Answered:
     """The answers as they were recorded; whoever drives the task passes them on."""
-    return Answered(await control.steering_answer(hub.store, task, data.answer, by, call=data.call))
+    return Answered(await control.answer_permissions(hub.store, task, data.answer, by, call=data.call))
 
 
 ROUTES = [list_permissions, list_tasks, show_task, cancel_task, answer_task]
@@ -162,7 +162,7 @@ class GoOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What to do next, and how to go on with the session."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
-    how: How = "resume"
+    how: ResumeMode = "resume"
     task: str | None = None  # as for a dispatch
     queue: bool = False
     brief: bool = True
@@ -212,7 +212,7 @@ async def dispatch(hub: TheHub, by: By, data: JSONBody[Prompt]) -> Queued:
     for name, path in (("cwd", data.cwd), ("here", data.here)):
         if path is not None and not os.path.isabs(path):
             raise BadInput(f"{name} must be an absolute path, not {path!r}")
-    wish = Wish(**msgspec.structs.asdict(data))
+    wish = PromptRequest(**msgspec.structs.asdict(data))
     return _queued(await dispatching.dispatch(hub.context, wish, by=by))
 
 
@@ -224,7 +224,7 @@ async def dispatch(hub: TheHub, by: By, data: JSONBody[Prompt]) -> Queued:
 )
 async def resume_session(hub: TheHub, by: By, session: FromPath[str], data: JSONBody[GoOn]) -> Queued:
     """The task that was queued; it may be in a new session."""
-    wish = Wish(session=await hub.resolve(session), **msgspec.structs.asdict(data))
+    wish = PromptRequest(session=await hub.resolve(session), **msgspec.structs.asdict(data))
     return _queued(await dispatching.dispatch(hub.context, wish, by=by))
 
 
@@ -240,7 +240,7 @@ async def redispatch(hub: TheHub, by: By, data: JSONBody[Once | None] = None) ->
     keys, wait = (None, False) if data is None else (data.keys, data.wait)
     came = Redispatched([], [])
     for key in [None] if keys is None else dict.fromkeys(keys):
-        made = await redispatching.again(hub.context, Again(key=key, wait=wait), by)
+        made = await redispatching.redispatch(hub.context, RedispatchRequest(key=key, wait=wait), by)
         came.redispatched.extend(msgspec.convert(made["redispatched"], list[Moved]))
         came.skipped.extend(made["skipped"])
     return came

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from holdfast.hub.streaming import frames
 from holdfast.hub.streaming.frames import BEAT, Frame
 from holdfast.model.event import Event
-from holdfast.runner.context import Unfinished
+from holdfast.runner.context import ReadPartial
 from holdfast.runner.recorder import PASSING
-from holdfast.store.types import Changes, Store
+from holdfast.store.store import Store
+from holdfast.store.types import ChangeFeedPage
 
 FRAMES = 4096  # that may wait
 BYTES = 8 * 1024 * 1024  # of them
@@ -157,10 +158,10 @@ class Speech:
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
-        self._asked: dict[str, tuple[str, Unfinished]] = {}  # by task: its session, and what it is saying
+        self._asked: dict[str, tuple[str, ReadPartial]] = {}  # by task: its session, and what it is saying
         self._told: dict[str, bool] = {}  # tasks told of a moment ago: whether more was said since
 
-    def overhear(self, session: str, task: str, unfinished: Unfinished | None) -> None:
+    def overhear(self, session: str, task: str, unfinished: ReadPartial | None) -> None:
         """An agent has said something; None: nobody here listens to it any more."""
         if unfinished is None:
             self._asked.pop(task, None)
@@ -195,7 +196,7 @@ class Speech:
             self.tell(task)
 
 
-def _said(session: str, task: str, unfinished: Unfinished) -> bytes | None:
+def _said(session: str, task: str, unfinished: ReadPartial) -> bytes | None:
     told = unfinished()
     return None if told is None else frames.partial(session, task, told[0], told[1][-LONGEST:])
 
@@ -284,7 +285,7 @@ class Feed:
     def _readers(self, session: str) -> Sequence[Subscriber]:
         return [*self._of_session.get(session, ()), *self._of_all]
 
-    def _pass_on(self, changes: Changes) -> None:
+    def _pass_on(self, changes: ChangeFeedPage) -> None:
         for change in changes.changes:
             self.events += 1
             for ear in self._ears:

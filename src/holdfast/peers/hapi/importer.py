@@ -16,9 +16,9 @@ from holdfast.peers.hapi.database import HapiDatabase, HapiMessageRow, HapiSessi
 from holdfast.peers.hapi.flavors import FLAVORS, PROTOCOL
 from holdfast.peers.hapi.metadata import HapiMetadata
 from holdfast.resume.log_evidence import ENDED_ELSEWHERE
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 from holdfast.transcripts.dedupe import REPLAY_MARKER
-from holdfast.transcripts.importer import Came, TranscriptImport, past_of, put_replayed
+from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, append_replayed, load_known_events
 
 AGENT = "hapi"
 
@@ -140,7 +140,7 @@ def session_key(session: str) -> str:
 
 async def import_install(
     store: Store, path: str, *, host: str, protocol: Protocols, is_native_id: IdCheck
-) -> AsyncIterator[tuple[str, Came]]:
+) -> AsyncIterator[tuple[str, ImportOutcome]]:
     """Import each hapi session, and add what is new to known ones; one that fails does not stop the rest."""
     with database.open_database(path) as db:
         if not 1 <= db.version <= database.NEWEST:
@@ -170,7 +170,7 @@ async def _import_session(
     events = HapiEventBuilder(row.id).events(db.messages(row))
     known = await _known_session(store, row, tokens)
     if known is not None:
-        past = await past_of(store, known)
+        past = await load_known_events(store, known)
         held = {(token.agent, token.native_id) for token in await store.tokens(known)}
         new = [token for token in tokens if (token.agent, token.native_id) not in held]
         count = await _put(store, Commit(known, list(new)), past.missing(events), row, path, past.unmarked)
@@ -249,7 +249,7 @@ async def _put(
         "path": path,
     }
     end = NewEvent("notice", body, replayed=True)
-    count, last = await put_replayed(store, first, events, end, unmarked)
+    count, last = await append_replayed(store, first, events, end, unmarked)
     if last.entries:
         await store.commit(last)
     return count

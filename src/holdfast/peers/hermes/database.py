@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.peers.hermes import messages, values
-from holdfast.transcripts.row_backups import SessionTable
+from holdfast.transcripts.session_rows import SessionTable
 from holdfast.transcripts.sqlite_snapshot import SnapshotCache, SqliteSnapshot, open_copy, quick_check
 
 NEWEST = 30  # the newest schema whose source was read

@@ -27,7 +27,7 @@ class HermesEventBuilder:
         self.dangling: list[dict[str, Any]] = []
         self.orphans: list[str] = []  # results without a call
         self.doubled: list[str] = []  # further results of one call
-        self._native_id = lines.plain(native_id)
+        self._native_id = lines.storable_id(native_id)
         self._coming = Counter(results)
         self._open: dict[str, HermesToolCall] = {}
         self._ended: set[str] = set()
@@ -51,7 +51,7 @@ class HermesEventBuilder:
         elif message.role == "system" and message.text:
             yield self._event("notice", {"text": message.text, "code": "system"}, at, record)
         else:
-            text = lines.shown(values.storable(message.raw))
+            text = lines.preview(values.storable(message.raw))
             yield self._event("notice", {"text": text, "code": "unknown_record"}, at, record)
 
     def undone(self, count: int) -> NewEvent:

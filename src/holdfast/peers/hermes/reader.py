@@ -18,7 +18,7 @@ from holdfast.peers.hermes.facts import HermesFacts, deleted_ids, read_facts
 from holdfast.peers.hermes.layout import HermesLayout, session_id
 from holdfast.process import identity
 from holdfast.transcripts.reader import Inspection, SessionRef, TranscriptProblem, TranscriptReader
-from holdfast.transcripts.row_backups import SessionRows
+from holdfast.transcripts.session_rows import SessionRows
 
 
 class HermesReader(TranscriptReader):

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast import timestamps
-from holdfast.agents.acp.content import mended
+from holdfast.agents.acp.content import join_surrogates
 from holdfast.errors import BadInput
 from holdfast.model.json_codec import encode, is_deep
 from holdfast.transcripts.jsonl import DEEPEST, LONGEST
@@ -43,7 +43,7 @@ def text(value: Any) -> str:
     try:
         shortened.encode()
     except UnicodeEncodeError:
-        return mended(shortened)
+        return join_surrogates(shortened)
     return shortened
 
 

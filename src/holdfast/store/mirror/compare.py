@@ -13,21 +13,21 @@ PAGE = 500
 PAGE_CHARACTERS = 8_000_000
 
 
-class Position(NamedTuple):
+class MirrorPosition(NamedTuple):
     """A place where mirror and log are level: up to this record, this byte, between two commits."""
 
     seq: int
     offset: int
 
 
-START = Position(0, 0)
+START = MirrorPosition(0, 0)
 
 
-class Comparison(NamedTuple):
+class MirrorComparison(NamedTuple):
     """How a mirror stands to its log."""
 
     result: Literal["level", "short", "long", "differs"]
-    level: Position  # up to where both are alike; `short` means that the file ends there
+    level: MirrorPosition  # up to where both are alike; `short` means that the file ends there
 
 
 async def pages(sql: Sql, n: int, after: int = 0) -> AsyncIterator[list[Record]]:
@@ -40,7 +40,9 @@ async def pages(sql: Sql, n: int, after: int = 0) -> AsyncIterator[list[Record]]
         after = rows[-1][0]
 
 
-async def compare(sql: Sql, n: int, session: str, path: str, start: Position = START) -> Comparison:
+async def compare(
+    sql: Sql, n: int, session: str, path: str, start: MirrorPosition = START
+) -> MirrorComparison:
     """Read both from a level place on until they part."""
     level = start
     crc = 0
@@ -53,8 +55,8 @@ async def compare(sql: Sql, n: int, session: str, path: str, start: Position = S
                 found = file.read(len(expected))
                 if found != expected:
                     whole = not found and offset == level.offset
-                    return Comparison("short" if whole else "differs", level)
+                    return MirrorComparison("short" if whole else "differs", level)
                 offset += len(expected)
                 if record.last:
-                    level = Position(record.seq, offset)
-        return Comparison("long" if file.read(1) else "level", level)
+                    level = MirrorPosition(record.seq, offset)
+        return MirrorComparison("long" if file.read(1) else "level", level)

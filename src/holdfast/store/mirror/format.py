@@ -24,7 +24,7 @@ class BadLine(ValueError):
         super().__init__(reason)
 
 
-class Parsed(NamedTuple):
+class ParsedLine(NamedTuple):
     """A line's record, the checksum it claims for its commit, and its bytes that this covers."""
 
     record: Record
@@ -42,7 +42,7 @@ def write(session: str, record: Record, crc: int = 0) -> tuple[bytes, int]:
     return (b'%b,"crc":"%08x"}\n' % (line, crc), 0) if record.last else (line + b"}\n", crc)
 
 
-def read(session: str, line: bytes) -> Parsed:
+def read(session: str, line: bytes) -> ParsedLine:
     """What a line without its newline holds; BadLine where that is no record."""
     try:
         value = decode(line)
@@ -73,7 +73,7 @@ def read(session: str, line: bytes) -> Parsed:
         ours = False
     if not ours:
         raise BadLine("not_a_record")  # whatever it is, this program did not write it
-    return Parsed(record, crc, covered)
+    return ParsedLine(record, crc, covered)
 
 
 def _text(session: str, record: Record) -> str:

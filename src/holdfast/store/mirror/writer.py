@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from holdfast import errors
 from holdfast.durable_io import reported
-from holdfast.store.backend import Outcome
+from holdfast.store.backend import OperationResult
 from holdfast.store.mirror import format
-from holdfast.store.mirror.compare import START, Position, compare, pages
+from holdfast.store.mirror.compare import START, MirrorPosition, compare, pages
 from holdfast.store.mirror.files import MirrorFiles, seal
 from holdfast.store.sql import Sql
 
@@ -28,14 +28,14 @@ QUIET_S = 1.0  # a mirror that has been quiet this long is brought to disk and s
 log = logging.getLogger(__name__)
 
 
-class Seal(NamedTuple):
+class MirrorSeal(NamedTuple):
     """A mirror that is on disk, level up to a record."""
 
     session: str
     seal: str
 
 
-class Waiting:
+class SessionBacklog:
     """Sessions in the order they came, each once; filled by one thread, emptied by another."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Waiting:
             return session
 
 
-class Keeper:
+class MirrorWriter:
     """Sessions whose mirrors are behind, and mirrors that are not sealed yet."""
 
     def __init__(self, files: MirrorFiles, mine: Callable[[str | None], bool]):
@@ -68,8 +68,8 @@ class Keeper:
         self.problem: str | None = None  # why mirrors lag, as long as they do
         self._mine = mine
         self._astray: dict[str, str] = {}  # mirrors that only a heal can level, and why
-        self._behind = Waiting()
-        self._level: dict[str, Position] = {}
+        self._behind = SessionBacklog()
+        self._level: dict[str, MirrorPosition] = {}
         self._unsealed: dict[str, float] = {}
         self._seal_at = 0.0
 
@@ -100,7 +100,7 @@ class Keeper:
                 raise
         self.problem = next(iter(self._astray.values()), None)
 
-    def quiet(self, all_of_them: bool = False) -> list[Seal]:
+    def quiet(self, all_of_them: bool = False) -> list[MirrorSeal]:
         """Bring to disk the mirrors that have been quiet; what to record of each."""
         now = time.monotonic()
         if now < self._seal_at and not all_of_them:
@@ -111,7 +111,7 @@ class Keeper:
                 del self._unsealed[session]
                 level = self._level.pop(session, None)
                 if level is not None and self.files.size(session) == level.offset:
-                    sealed.append(Seal(session, seal(level.seq, self.files.sync(session))))
+                    sealed.append(MirrorSeal(session, seal(level.seq, self.files.sync(session))))
         if sealed:
             self.files.sync_names()
             self._seal_at = now + QUIET_S
@@ -148,7 +148,7 @@ class Keeper:
                 raise errors.StoreUnreadable(f"the log of {session} ends at {level.seq}, not at {head}")
             if not self._append(session, level.offset, data):
                 return False
-            level = self._level[session] = Position(seq, level.offset + len(data))
+            level = self._level[session] = MirrorPosition(seq, level.offset + len(data))
         self._level[session] = level
         self._unsealed[session] = time.monotonic()
         return True
@@ -161,7 +161,7 @@ class Keeper:
             self.files.append(session, offset, data)
         return True
 
-    async def _where(self, sql: Sql, n: int, session: str, size: int | None) -> Position | None:
+    async def _where(self, sql: Sql, n: int, session: str, size: int | None) -> MirrorPosition | None:
         """Up to where the mirror is level, if all of it is."""
         if size is None:
             return START
@@ -198,17 +198,17 @@ async def _whole_commits(sql: Sql, n: int, session: str, after: int) -> tuple[by
     return b"".join(parts), seq
 
 
-async def put_seals(sql: Sql, seals: Iterable[Seal]) -> Outcome:
+async def put_seals(sql: Sql, seals: Iterable[MirrorSeal]) -> OperationResult:
     """Record that these mirrors are level and on disk."""
     for session, sealed in seals:
         await sql.run("put_seal", id=session, seal=sealed)
-    return Outcome(None)
+    return OperationResult(None)
 
 
 # --- Errands: work on the mirror files that a caller waits for and a store's mirror thread does.
 
 
-class Errand(NamedTuple):
+class MirrorJob(NamedTuple):
     """Work on the files, and who waits for it."""
 
     work: Callable[[MirrorFiles], Any]
@@ -216,7 +216,7 @@ class Errand(NamedTuple):
     future: asyncio.Future[Any]
 
     @classmethod
-    def of_caller(cls, work: Callable[[MirrorFiles], Any]) -> Errand:
+    def of_caller(cls, work: Callable[[MirrorFiles], Any]) -> MirrorJob:
         """An errand whose caller waits in the running event loop."""
         loop = asyncio.get_running_loop()
         return cls(work, loop, loop.create_future())

@@ -117,7 +117,7 @@ _FORBIDDEN = {"25006", "42501"}
 _NOT_YET = re.compile("starting up|shutting down|in recovery|not yet accepting|recovery mode")
 
 
-class Patience:
+class RetryBackoff:
     """A little longer pause each time, until the time is up."""
 
     def __init__(self, seconds: float | None = None):
@@ -157,7 +157,7 @@ async def prepare(db: Connection, address: Address, stall_ms: int = READ_STALL_M
 
 async def connect_first(address: Address) -> Connection:
     """The first connection: a server that is starting is waited for, one that is not there is not."""
-    patience = Patience()
+    patience = RetryBackoff()
     while True:
         try:
             return await connect(address)

@@ -18,9 +18,9 @@ from holdfast.node import Node
 from holdfast.store import sync_await
 from holdfast.store.mirror import writer
 from holdfast.store.mirror.files import MirrorFiles
-from holdfast.store.mirror.writer import Errand, Keeper, put_seals
+from holdfast.store.mirror.writer import MirrorJob, MirrorWriter, put_seals
 from holdfast.store.sql import Row, Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 LAG_S = writer.LAG_S
 LOOK_S = 5.0  # how often to look for what other hubs wrote, if nothing is heard of them
@@ -31,18 +31,18 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class MirrorThread:
+class PostgresMirrorThread:
     """Follows the log from a place on."""
 
-    def __init__(self, store: BaseStore, files: MirrorFiles, place: int, node: Node):
+    def __init__(self, store: Store, files: MirrorFiles, place: int, node: Node):
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._hosts = sorted(node.names)
-        self._keeper = Keeper(files, mine=node.owns)
+        self._keeper = MirrorWriter(files, mine=node.owns)
         self._place = place
         self._news = threading.Event()
         self._urgent = threading.Event()  # somebody waits for us
-        self._errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
+        self._errands: queue.SimpleQueue[MirrorJob] = queue.SimpleQueue()
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="holdfast-mirror", daemon=True)
         self._thread.start()
@@ -65,7 +65,7 @@ class MirrorThread:
         """The result of work on the files, with all that was committed before in them."""
         if self._stop:
             raise errors.StoreClosed()
-        errand = Errand.of_caller(work)
+        errand = MirrorJob.of_caller(work)
         self._errands.put(errand)
         self._hurry()
         return await errand.future
@@ -106,7 +106,7 @@ class MirrorThread:
             self._place, sessions = self._ask(self._touched)
             self._keeper.touch(sessions)
             # The keeper reads rows and nothing else.
-            sync_await.run(self._keeper.follow(cast(Sql, Asking(self._ask))))
+            sync_await.run(self._keeper.follow(cast(Sql, SyncReader(self._ask))))
         except (errors.HoldfastError, OSError) as problem:
             if self._keeper.problem != str(problem):
                 log.warning("mirrors cannot follow: %s", problem)
@@ -144,7 +144,7 @@ class MirrorThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
-class Asking:
+class SyncReader:
     """Rows out of the store, for a thread: each statement is a question of its own.
 
     A log only grows, so that what is read piece by piece still fits together.

@@ -16,7 +16,7 @@ from holdfast import node as nodes
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
 from holdfast.node import Node
-from holdfast.store.backend import Listener, Operation
+from holdfast.store.backend import ChangeListener, Operation
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.postgres import connection, migrations
 from holdfast.store.postgres.connection import (
@@ -25,7 +25,7 @@ from holdfast.store.postgres.connection import (
     LONGEST_PAUSE_S,
     Address,
     Connection,
-    Patience,
+    RetryBackoff,
     connect,
     connect_first,
     lost,
@@ -33,18 +33,18 @@ from holdfast.store.postgres.connection import (
     parse,
     prepare,
 )
-from holdfast.store.postgres.mirror_thread import MirrorThread
+from holdfast.store.postgres.mirror_thread import PostgresMirrorThread
 from holdfast.store.postgres.sql import PostgresSql
-from holdfast.store.postgres.writer import Writer
+from holdfast.store.postgres.writer import PostgresWriter
 from holdfast.store.sql import Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 LOOK_S = 5.0  # how long to hear nothing before looking anyway
 
 log = logging.getLogger(__name__)
 
 
-class News:
+class PostgresNotifier:
     """Listens from the first ear on, and listens again whenever the connection was lost."""
 
     def __init__(self, address: Address, on_news: Callable[[], None]):
@@ -106,10 +106,10 @@ class News:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
-class PostgresListener(Listener):
+class PostgresListener(ChangeListener):
     """An ear that also looks every few seconds."""
 
-    def __init__(self, news: News):
+    def __init__(self, news: PostgresNotifier):
         self._news = news
         self._event = asyncio.Event()
 
@@ -143,8 +143,8 @@ READERS = 8  # connections for reading, at the most
 CLOSING_S = 1.0  # how long a lost server is waited for by a store that is closing
 
 
-class PostgresStore(BaseStore):
-    """See `store/contract.py`; reads on pooled connections, writes through the one writer task."""
+class PostgresStore(Store):
+    """A store in PostgreSQL: reads use pooled connections, writes go through one writer task."""
 
     def __init__(
         self,
@@ -171,9 +171,9 @@ class PostgresStore(BaseStore):
             open=False,
         )
         self.node = node
-        self._mirror = MirrorThread(self, files, place, node) if files and node else None
-        self._news = News(address, self._wake_mirror)
-        self._writer = Writer(address, db, self._announce)
+        self._mirror = PostgresMirrorThread(self, files, place, node) if files and node else None
+        self._news = PostgresNotifier(address, self._wake_mirror)
+        self._writer = PostgresWriter(address, db, self._announce)
 
     @classmethod
     async def open(cls, url: str, home: Home | None, rules: TokenRules) -> PostgresStore:
@@ -207,7 +207,7 @@ class PostgresStore(BaseStore):
 
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
         """Ask in one read transaction; asked again if the connection is lost."""
-        patience = Patience(CLOSING_S if self._closing else None)
+        patience = RetryBackoff(CLOSING_S if self._closing else None)
         task = asyncio.current_task()
         assert task is not None
         cancelled = task.cancelling()

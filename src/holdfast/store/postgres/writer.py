@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast import errors
-from holdfast.store.backend import Operation, Outcome
-from holdfast.store.postgres.connection import Address, Connection, Patience, connect, lost, meaning
+from holdfast.store.backend import Operation, OperationResult
+from holdfast.store.postgres.connection import Address, Connection, RetryBackoff, connect, lost, meaning
 from holdfast.store.postgres.sql import PostgresSql
 
 GATHER = 256  # operations in one transaction, at the most
@@ -24,21 +24,21 @@ _ALIKE = (errors.StoreBusy, errors.DiskFull, errors.StoreReadOnly, errors.StoreU
 log = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
+class PostgresWriteJob(NamedTuple):
     """An operation and its caller."""
 
     operation: Operation
     future: asyncio.Future[Any]
 
 
-class Unsure(Exception):
+class CommitInDoubt(Exception):
     """The connection broke while committing; these are the results if it did commit."""
 
     def __init__(self, results: list[Any]):
         self.results = results
 
 
-class Writer:
+class PostgresWriter:
     """Owns the writing connection.
 
     Each transaction begins with the lock of all writers of this store, on whichever host, so places
@@ -51,7 +51,7 @@ class Writer:
         self._on_commit = on_commit
         self._id = os.urandom(8).hex()
         self._batch = 0
-        self._jobs: asyncio.Queue[Job | None] = asyncio.Queue()
+        self._jobs: asyncio.Queue[PostgresWriteJob | None] = asyncio.Queue()
         self._closed = False
         # Several statements in one string are one round trip; such a string takes no parameters.
         self._begin = f"begin isolation level read committed; select pg_advisory_xact_lock({address.lock})"
@@ -62,7 +62,7 @@ class Writer:
         if self._closed:
             raise errors.StoreClosed()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._jobs.put_nowait(Job(operation, future))
+        self._jobs.put_nowait(PostgresWriteJob(operation, future))
         return await future
 
     async def settled(self) -> None:
@@ -91,7 +91,7 @@ class Writer:
         finally:
             await self._drop()
 
-    async def _commit(self, jobs: list[Job]) -> None:
+    async def _commit(self, jobs: list[PostgresWriteJob]) -> None:
         results = await self._attempt(jobs)
         if results is not None:
             self._answer(jobs, results)
@@ -100,14 +100,14 @@ class Writer:
         for job in jobs:
             self._answer([job], await self._attempt([job]) or [errors.HoldfastError()])
 
-    async def _attempt(self, jobs: list[Job]) -> list[Any] | None:
+    async def _attempt(self, jobs: list[PostgresWriteJob]) -> list[Any] | None:
         """The outcome or error of each job, durable; None if the jobs should be tried one by one."""
-        patience = Patience()
+        patience = RetryBackoff()
         while True:
             self._batch += 1
             try:
                 return await self._transaction(jobs)
-            except Unsure as unsure:
+            except CommitInDoubt as unsure:
                 committed = await self._was_committed()
                 if committed is None:
                     unknown = f"{self._address.place} broke off while committing and does not answer"
@@ -125,7 +125,7 @@ class Writer:
                     log.exception("an operation failed inside the writer")
                 return [failure] * len(jobs)
 
-    async def _transaction(self, jobs: list[Job]) -> list[Any]:
+    async def _transaction(self, jobs: list[PostgresWriteJob]) -> list[Any]:
         db = await self._connection()
         sql = PostgresSql(db)
         results: list[Any] = []
@@ -142,12 +142,12 @@ class Writer:
             await db.rollback()
             return results
         await sql.settle()
-        news = any(isinstance(r, Outcome) and r.touched for r in results)
+        news = any(isinstance(r, OperationResult) and r.touched for r in results)
         try:
             await db.execute(self._end(news), prepare=False)
         except psycopg.Error as problem:
             if lost(problem):
-                raise Unsure(results) from problem
+                raise CommitInDoubt(results) from problem
             raise
         return results
 
@@ -164,7 +164,7 @@ class Writer:
 
     async def _was_committed(self) -> bool | None:
         """Whether the last batch was committed after all; None if the server cannot be asked."""
-        patience = Patience()
+        patience = RetryBackoff()
         while True:
             await self._drop()
             try:
@@ -197,14 +197,14 @@ class Writer:
         if db is not None:
             await db.close()
 
-    def _answer(self, jobs: list[Job], results: list[Any]) -> None:
-        touched = [session for r in results if isinstance(r, Outcome) for session in r.touched]
+    def _answer(self, jobs: list[PostgresWriteJob], results: list[Any]) -> None:
+        touched = [session for r in results if isinstance(r, OperationResult) for session in r.touched]
         if touched:
             self._on_commit(touched)
         for (_, future), result in zip(jobs, results, strict=True):
             if future.done():  # its caller was cancelled
                 continue
-            if isinstance(result, Outcome):
+            if isinstance(result, OperationResult):
                 future.set_result(result.value)
             else:
                 future.set_exception(result)

@@ -44,7 +44,7 @@ class LostHeader(NamedTuple):
     state: str | None
 
 
-class Remains(msgspec.Struct):
+class SalvagedRows(msgspec.Struct):
     """What a damaged file still has: sessions by their number inside it."""
 
     ids: dict[int, str] = msgspec.field(default_factory=dict)
@@ -56,9 +56,9 @@ class Remains(msgspec.Struct):
     problem: str | None = None
 
 
-def read_remains(path: str, wanted: Callable[[Remains], Wanted]) -> Remains:
+def read_remains(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
     """All that can be read of the file; `wanted` chooses the records once the sessions are known."""
-    found = Remains()
+    found = SalvagedRows()
     pages: PageFile | None = None
     try:
         db = _open(path)
@@ -98,7 +98,7 @@ def _open(path: str) -> apsw.Connection:
 
 
 def _by_rowid(
-    db: apsw.Connection, table: str, key: str, columns: Sequence[str], found: Remains
+    db: apsw.Connection, table: str, key: str, columns: Sequence[str], found: SalvagedRows
 ) -> Iterator[list[Value]]:
     """Rows as [rowid, columns...], each once: up from the first, down from the last, then between."""
     values = ", ".join(AS_BYTES.format(name) for name in columns)
@@ -145,7 +145,7 @@ def _number(value: Value) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _take_session(found: Remains, n: Value, values: Sequence[Value]) -> None:
+def _take_session(found: SalvagedRows, n: Value, values: Sequence[Value]) -> None:
     texts = [_text(value) for value in values]
     name, seq = texts[0] or "", values[1] if len(values) > 1 else None
     if not isinstance(n, int) or not ids.is_id(name, ids.SESSION) or name in found.ids.values():
@@ -163,7 +163,7 @@ def _text(value: Value) -> str | None:
         return None
 
 
-def _take_session_leaf(found: Remains, row: LeafRow) -> None:
+def _take_session_leaf(found: SalvagedRows, row: LeafRow) -> None:
     """From a leaf of the table, or of the index on its ids."""
     values = row.values
     if row.rowid is not None and len(values) >= SESSION_ROW and values[0] is None:
@@ -176,7 +176,7 @@ def _is_log(row: LeafRow) -> bool:
     return row.rowid is not None and len(row.values) >= LOG_ROW and row.values[0] is None
 
 
-def _take_records(found: Remains, wanted: Wanted, rows: Iterator[list[Value]]) -> None:
+def _take_records(found: SalvagedRows, wanted: Wanted, rows: Iterator[list[Value]]) -> None:
     for row in rows:
         n, seq = row[0], row[1]
         if not (isinstance(n, int) and isinstance(seq, int)) or not wanted(n, seq):

@@ -14,26 +14,26 @@ import apsw
 from holdfast import errors
 from holdfast.store import sync_await
 from holdfast.store.mirror.files import MirrorFiles
-from holdfast.store.mirror.writer import LAG_S, QUIET_S, Errand, Keeper, put_seals
+from holdfast.store.mirror.writer import LAG_S, QUIET_S, MirrorJob, MirrorWriter, put_seals
 from holdfast.store.sqlite.connection import open_reader, translated
 from holdfast.store.sqlite.sql import SqliteSql
-from holdfast.store.sqlite.writer import Writer
+from holdfast.store.sqlite.writer import SqliteWriter
 
 RETRY_S = 1.0  # how long to wait before mirrors are tried again that could not be written
 
 log = logging.getLogger(__name__)
 
 
-class MirrorThread:
+class SqliteMirrorThread:
     """Follows the writer's commits with its own reading connection."""
 
-    def __init__(self, path: str, keeper: Keeper, writer: Writer):
+    def __init__(self, path: str, keeper: MirrorWriter, writer: SqliteWriter):
         self._path = path
         self._keeper = keeper
         self._writer = writer
         self._news = threading.Event()
         self._urgent = threading.Event()  # somebody waits for us
-        self._errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
+        self._errands: queue.SimpleQueue[MirrorJob] = queue.SimpleQueue()
         self._stop = False
         self._db: apsw.Connection | None = None
         self._thread = threading.Thread(target=self._run, name="holdfast-mirror", daemon=True)
@@ -49,7 +49,7 @@ class MirrorThread:
         """The result of work on the files, with all that was committed before in them."""
         if self._stop:
             raise errors.StoreClosed()
-        errand = Errand.of_caller(work)
+        errand = MirrorJob.of_caller(work)
         self._errands.put(errand)
         self._hurry()
         return await errand.future

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.model.commit import Draft
     from holdfast.store.rows import Loaded
     from holdfast.store.sql import Row
-    from holdfast.store.sqlite.write_cache import Memory
+    from holdfast.store.sqlite.write_cache import WriteCache
 
 STATEMENTS = shared("?")
 
@@ -39,7 +39,7 @@ class SqliteSql:
     those for display do, and the others fail with UnicodeDecodeError. The writer (it has a memory) is strict.
     """
 
-    def __init__(self, db: apsw.Connection, memory: Memory | None = None, lenient: bool = False):
+    def __init__(self, db: apsw.Connection, memory: WriteCache | None = None, lenient: bool = False):
         self._db = db
         self._memory = memory
         self._lenient = lenient

@@ -15,16 +15,16 @@ import apsw
 from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
-from holdfast.store.backend import Listener, Operation
+from holdfast.store.backend import ChangeListener, Operation
 from holdfast.store.mirror.files import MirrorFiles
-from holdfast.store.mirror.writer import Keeper
+from holdfast.store.mirror.writer import MirrorWriter
 from holdfast.store.sql import Sql
 from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
-from holdfast.store.sqlite.mirror_thread import MirrorThread
+from holdfast.store.sqlite.mirror_thread import SqliteMirrorThread
 from holdfast.store.sqlite.read_transaction import read
-from holdfast.store.sqlite.writer import Writer
-from holdfast.store.store import BaseStore
+from holdfast.store.sqlite.writer import SqliteWriter
+from holdfast.store.store import Store
 
 T = TypeVar("T")
 Shaped = TypeVar("Shaped")
@@ -36,8 +36,8 @@ LOOK_S, SOON_S = 0.05, 0.005
 QUIET = 20.0  # the longer nothing was, the seldomer: at once again after a twentieth of that time
 
 
-class SqliteStore(BaseStore):
-    """See `store/contract.py`; short reads run on the spot, long ones in threads, writes in one."""
+class SqliteStore(Store):
+    """A store in SQLite: short reads run in the caller, long reads in threads, writes in one thread."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SqliteStore(BaseStore):
         self._open_readers: list[apsw.Connection] = []  # of all threads
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-read")
         self._listeners: set[SqliteListener] = set()
-        self._keeper = Keeper(files, mine=lambda host: True) if files else None
+        self._keeper = MirrorWriter(files, mine=lambda host: True) if files else None
 
         def connection() -> apsw.Connection:
             db = connect(path)
@@ -69,10 +69,10 @@ class SqliteStore(BaseStore):
                 raise
             return db
 
-        self._mirror: MirrorThread | None = None
-        self._writer = Writer(path, connection, self._announce)
+        self._mirror: SqliteMirrorThread | None = None
+        self._writer = SqliteWriter(path, connection, self._announce)
         if self._keeper is not None:
-            self._mirror = MirrorThread(path, self._keeper, self._writer)
+            self._mirror = SqliteMirrorThread(path, self._keeper, self._writer)
 
     @property
     def mirror_problem(self) -> str | None:
@@ -99,7 +99,7 @@ class SqliteStore(BaseStore):
         )
 
     async def mark(self) -> object | None:
-        """See the contract."""
+        """A value that changes with every commit, of this process or another."""
         with translated(self._path):
             return id(self), self._reader().execute("pragma data_version").fetchone()
 
@@ -142,7 +142,7 @@ class SqliteStore(BaseStore):
             listener.ring()
 
 
-class SqliteListener(Listener):
+class SqliteListener(ChangeListener):
     """Rung by the writer of this process; looks at the file's data version for the others."""
 
     def __init__(self, path: str, listeners: set[SqliteListener], db: apsw.Connection):

@@ -23,7 +23,7 @@ SESSIONS = 256
 REMEMBERED = 300_000  # origins over all sessions; the session used longest ago is forgotten first
 
 
-class Memory:
+class WriteCache:
     """The sessions that were written to lately."""
 
     def __init__(self, limit: int = REMEMBERED):

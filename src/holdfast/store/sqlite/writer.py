@@ -13,17 +13,17 @@ import apsw
 
 from holdfast import errors
 from holdfast.store import sync_await
-from holdfast.store.backend import Operation, Outcome
+from holdfast.store.backend import Operation, OperationResult
 from holdfast.store.sqlite.connection import meaning
 from holdfast.store.sqlite.sql import SqliteSql
-from holdfast.store.sqlite.write_cache import Memory
+from holdfast.store.sqlite.write_cache import WriteCache
 
 GATHER = 256  # operations in one transaction, at the most
 
 log = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
+class SqliteWriteJob(NamedTuple):
     """An operation and who is told its outcome, from the writer thread: an Outcome or an error."""
 
     operation: Operation
@@ -31,7 +31,7 @@ class Job(NamedTuple):
     loop: asyncio.AbstractEventLoop | None
 
 
-class Writer:
+class SqliteWriter:
     """Owns the writing connection; work is handed to it from any thread."""
 
     def __init__(
@@ -43,9 +43,9 @@ class Writer:
         self._path = path
         self._connect = connect
         self._on_commit = on_commit
-        self._memory = Memory()
+        self._memory = WriteCache()
         self._db: apsw.Connection | None = connect()
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[SqliteWriteJob | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="holdfast-writer", daemon=True)
         self._thread.start()
@@ -54,15 +54,15 @@ class Writer:
         """The operation's value, once it is durable."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._put(Job(operation, _teller(future), loop))
+        self._put(SqliteWriteJob(operation, _teller(future), loop))
         return await future
 
     def submit_now(self, operation: Operation) -> Any:
         """The same for a thread without an event loop."""
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._put(Job(operation, answers.put, None))
+        self._put(SqliteWriteJob(operation, answers.put, None))
         answer = answers.get()
-        if isinstance(answer, Outcome):
+        if isinstance(answer, OperationResult):
             return answer.value
         raise answer
 
@@ -73,7 +73,7 @@ class Writer:
             self._jobs.put(None)
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
 
-    def _put(self, job: Job) -> None:
+    def _put(self, job: SqliteWriteJob) -> None:
         if self._closed:
             raise errors.StoreClosed()
         self._jobs.put(job)
@@ -99,7 +99,7 @@ class Writer:
         if self._db is not None:
             self._db.close()
 
-    def _commit(self, jobs: list[Job]) -> None:
+    def _commit(self, jobs: list[SqliteWriteJob]) -> None:
         results = self._transaction(jobs)
         if results is not None:
             self._answer(jobs, results)
@@ -108,7 +108,7 @@ class Writer:
         for job in jobs:
             self._answer([job], self._transaction([job]) or [errors.HoldfastError()])
 
-    def _transaction(self, jobs: list[Job]) -> list[Any] | None:
+    def _transaction(self, jobs: list[SqliteWriteJob]) -> list[Any] | None:
         """The outcome or error of each job, durable; None if the jobs should be tried one by one."""
         try:
             db = self._db = self._db or self._connect()
@@ -150,12 +150,12 @@ class Writer:
                 log.warning("the rollback failed, too: %s", problem)
             db.close(True)
 
-    def _answer(self, jobs: list[Job], results: list[Any]) -> None:
-        touched = [session for r in results if isinstance(r, Outcome) for session in r.touched]
+    def _answer(self, jobs: list[SqliteWriteJob], results: list[Any]) -> None:
+        touched = [session for r in results if isinstance(r, OperationResult) for session in r.touched]
         if touched:
             # Before the callers hear of it: who then asks for level mirrors must find this in them.
             self._on_commit(touched)
-        waiting: dict[asyncio.AbstractEventLoop | None, list[tuple[Job, Any]]] = {}
+        waiting: dict[asyncio.AbstractEventLoop | None, list[tuple[SqliteWriteJob, Any]]] = {}
         for job, result in zip(jobs, results, strict=True):
             waiting.setdefault(job.loop, []).append((job, result))
         for loop, answers in waiting.items():
@@ -168,7 +168,7 @@ class Writer:
                 log.debug("a caller's event loop ended before its answer")
 
 
-def _tell(answers: list[tuple[Job, Any]]) -> None:
+def _tell(answers: list[tuple[SqliteWriteJob, Any]]) -> None:
     for job, result in answers:
         job.tell(result)
 
@@ -177,7 +177,7 @@ def _teller(future: asyncio.Future[Any]) -> Callable[[Any], None]:
     def tell(result: Any) -> None:
         if future.done():  # its caller was cancelled
             return
-        if isinstance(result, Outcome):
+        if isinstance(result, OperationResult):
             future.set_result(result.value)
         else:
             future.set_exception(result)

@@ -15,9 +15,9 @@ from holdfast.agents.acp.content import (
     block_text,
     call_id,
     diffs,
-    mended,
+    join_surrogates,
     raw_text,
-    shown,
+    shown_text,
     tool_name,
 )
 from holdfast.agents.acp.driver import AcpDriver
@@ -157,7 +157,7 @@ def test_a_character_cut_between_two_chunks_is_mended() -> None:
     talk.say("\ude00b")
     talk.take(talk.driver.on_eof())
     assert talk.events[-1] == ("assistant", {"text": "a😀b", "cut": True})
-    assert mended("x\ud83d") == "x\ud83d" and mended("é😀") == "é😀"
+    assert join_surrogates("x\ud83d") == "x\ud83d" and join_surrogates("é😀") == "é😀"
 
 
 def test_what_is_half_said_at_the_end_is_kept() -> None:
@@ -288,7 +288,7 @@ def test_content_as_text() -> None:
     assert block_text({"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}) == "inside"
     assert block_text({"type": "resource", "resource": {"uri": "file:///a"}}) == "[resource_link file:///a]"
     assert block_text(None) == "" and block_text({}) == ""
-    assert shown([{"type": "terminal", "terminalId": "t1"}, {"type": "diff"}, 7]) == ""
+    assert shown_text([{"type": "terminal", "terminalId": "t1"}, {"type": "diff"}, 7]) == ""
     assert diffs("x") == [] and raw_text(None) == "" and raw_text([1]) == "[1]" and raw_text({}) == ""
     assert raw_text({"output": "", "stdout": "hi"}) == "hi"
 
@@ -656,12 +656,12 @@ def test_the_end_says_of_each_open_call_what_is_known() -> None:
         for e in talk.take(talk.driver.on_eof()).entries
         if isinstance(e, NewEvent) and e.kind == "tool_summary"
     }
-    unknown = "The agent ended without telling how this call ended; it may have run."
+    unknown = "The agent ended without reporting a result; the tool may have run."
     assert ends == {
         "ran": ("interrupted", unknown, None),
         "announced": ("interrupted", unknown, None),
-        "asked": ("interrupted", "Its permission was never answered, so it did not run.", None),
-        "denied": ("error", "Its permission was denied, so it did not run.", None),
+        "asked": ("interrupted", "Permission was never answered, so the tool did not run.", None),
+        "denied": ("error", "Permission was denied, so the tool did not run.", None),
         "allowed": ("interrupted", unknown, None),
     }
     begun = [body["call"] for kind, body in talk.events if kind == "tool_progress"]
@@ -715,8 +715,8 @@ def test_a_long_block_comes_in_marked_parts(chunks: list[str], thought: bool) ->
         talk.receive(id=2, result={"stopReason": "end_turn"})
     kind = "thinking" if thought else "assistant"
     parts = [body for told, body in talk.events if told == kind]
-    whole = mended("".join(chunks))
-    assert mended("".join(body["text"] for body in parts)) == whole
+    whole = join_surrogates("".join(chunks))
+    assert join_surrogates("".join(body["text"] for body in parts)) == whole
     assert all(1 <= len(body["text"]) <= 10 for body in parts)
     if len(whole) <= 10:
         assert all("part" not in body for body in parts)
@@ -740,5 +740,5 @@ def test_what_a_terminal_printed_is_kept_up_to_a_limit_and_an_ended_call_keeps_n
         assert call is not None and len("".join(call.printed)) < 60
         talk.update("tool_call_update", toolCallId="c", status="completed")
     (output,) = [body["output"] for kind, body in talk.events if kind == "tool_summary"]
-    assert output == "abcdabcdab\n[more was printed than is kept]"
-    assert not call.printed and not call.told and call.label == "execute"
+    assert output == "abcdabcdab\n[output truncated]"
+    assert not call.printed and not call.fields and call.label == "execute"

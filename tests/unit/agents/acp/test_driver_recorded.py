@@ -32,18 +32,16 @@ BROKEN_OFF = {
     "kimi-2.1.0": "Interrupted by user",
 }
 NOT_GIVEN = {
-    "gemini-0.61.0": "It was cancelled before its permission …",
+    "gemini-0.61.0": "The request was canceled before permiss…",
     "opencode-1.18.33": "Tool execution aborted",
     "kimi-2.1.0": 'Tool "Bash" was not run because the app…',
 }
-UNKNOWN = "The agent ended without telling how thi…"
-WAITED = "Its permission was never answered, so i…"
+UNKNOWN = "The agent ended without reporting a res…"
+WAITED = "Permission was never answered, so the t…"
 
 
 def replay(version: str, name: str) -> Replay:
-    recording = Recording(version, name)
-    recording.agent = "acp"
-    return Replay(recording)
+    return Replay(Recording(version, name))
 
 
 def told(entries: list[Entry]) -> list[str]:
@@ -138,7 +136,7 @@ def test_denied_by_policy(version: str) -> None:
     why = {
         "opencode-1.18.33": "The user rejected permission to use thi…",
         "kimi-2.1.0": 'Tool "Bash" was not run because the use…',
-        "gemini-0.61.0": "Its permission was denied, so it did no…",  # it never tells; we do, at the end
+        "gemini-0.61.0": "Permission was denied, so the tool did …",  # it never tells; we do, at the end
     }[version]
     ought.ran("touch denied.txt", "deny by policy", "error", why)
     if version != "opencode-1.18.33":  # a denial ends its turn
@@ -340,19 +338,21 @@ NATIVE, SCRIPT = b"\x7fELF....", b"#!/usr/bin/env node\n"
 def test_the_native_opencode_behind_its_wrapper(tmp_path: Path) -> None:
     modules = tmp_path / "lib" / "node_modules"
     stub = _file(modules / "opencode-ai" / "bin" / "opencode.exe", SCRIPT)
-    assert opencode.behind(stub) == ()
-    native = _file(modules / f"opencode-{discovery.system()}" / "bin" / "opencode", NATIVE)
-    assert opencode.behind(stub) == (native,)
-    assert opencode.behind(native) is None
-    assert opencode.behind(_file(tmp_path / "my-own-script", SCRIPT)) is None
+    assert opencode.native_program(stub) == ()
+    native = _file(modules / f"opencode-{discovery.npm_platform()}" / "bin" / "opencode", NATIVE)
+    assert opencode.native_program(stub) == (native,)
+    assert opencode.native_program(native) is None
+    assert opencode.native_program(_file(tmp_path / "my-own-script", SCRIPT)) is None
 
 
 def test_kimi_gets_the_node_that_was_installed_with_it(tmp_path: Path) -> None:
     script = _file(tmp_path / "lib/node_modules/@moonshot-ai/kimi-code/dist/main.mjs", SCRIPT)
-    assert kimi.behind(script) is None
+    assert kimi.native_program(script) is None
     beside = _file(tmp_path / "bin" / "node", NATIVE)
-    assert kimi.behind(script) == (beside, script)
-    package = _file(tmp_path / "lib/node_modules" / f"node-{discovery.system()}" / "bin" / "node", NATIVE)
-    assert kimi.behind(script) == (package, script)
-    assert kimi.behind(os.path.realpath(sys.executable)) is None
-    assert kimi.behind(_file(tmp_path / "own", SCRIPT)) is None
+    assert kimi.native_program(script) == (beside, script)
+    package = _file(
+        tmp_path / "lib/node_modules" / f"node-{discovery.npm_platform()}" / "bin" / "node", NATIVE
+    )
+    assert kimi.native_program(script) == (package, script)
+    assert kimi.native_program(os.path.realpath(sys.executable)) is None
+    assert kimi.native_program(_file(tmp_path / "own", SCRIPT)) is None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from holdfast.agents.claude.reader import ClaudeReader
-from holdfast.agents.claude.subagents import history
+from holdfast.agents.claude.subagents import session_events
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
 from holdfast.transcripts import jsonl as wire
@@ -165,7 +165,7 @@ def test_a_file_of_nothing_but_one_long_line_takes_little_memory(tmp_path: Path)
     with open(path, "wb") as file:
         file.truncate(100 << 20)  # NULs, with no newline
     begin = time.monotonic()
-    events = list(history(str(path), ID))
+    events = list(session_events(str(path), ID))
     assert len(events) == 1 and events[0].body["bytes"] == 100 << 20
     assert time.monotonic() - begin < 20
 

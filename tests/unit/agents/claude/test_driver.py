@@ -91,12 +91,12 @@ OUGHT: dict[str, str] = {
         assistant Running it.
         tool_progress #1 Bash {"command": "touch started; sleep 3", "description": "fake"}
         permission #1 Bash allow by policy
-        tool_summary #1 Bash interrupted Its outcome is unknown: the agent…""",
+        tool_summary #1 Bash interrupted The outcome is unknown: the agent…""",
     "killed_asking": """
         assistant Running it.
         tool_progress #1 Bash {"command": "touch a", "description": "fake"}
         permission #1 Bash None by None
-        tool_summary #1 Bash interrupted It never ran: its permission was …""",
+        tool_summary #1 Bash interrupted It did not run: the permission re…""",
     "eof_midturn": """
         assistant Running it.
         tool_progress #1 Bash {"command": "touch started; sleep 2", "description": "fake"}
@@ -155,7 +155,7 @@ echo hi > sub|text:sub done]]", "subagent_type": "general-purpose", "run_in_back
         in #1 permission #2 Bash allow by policy
         assistant main waits
         notice background_ended: background task stopped: d
-        in #1 tool_summary #2 Bash interrupted Its outcome is unknown: the agent…""",
+        in #1 tool_summary #2 Bash interrupted The outcome is unknown: the agent…""",
 }
 # Where the older one says it otherwise, or in another order.
 OUGHT_OLD = {
@@ -203,7 +203,8 @@ def test_a_recorded_run_gives_exactly_its_events(version: str, name: str) -> Non
         line if "agentId: " not in line else line.split("agentId: ")[0] + "agentId: X"
         for line in replay.told()
     ]
-    proof = ["notice resumed: the agent goes on with its conver…"] if recording.job.resume else []
+    resumed = f"the agent resumed conversation {recording.job.native_id}"
+    proof = [f"notice resumed: {resumed[:33]}…"] if recording.job.resume else []
     lines = [line.strip() for line in ought.strip().split("\n")]
     assert told == [*proof, f"user {recording.job.prompt}", *lines]
     driver = replay.driver
@@ -428,8 +429,8 @@ def test_what_is_known_of_calls_without_an_end() -> None:
     assert {body["outcome"] for body in known.values()} == {"interrupted"}
     assert "unknown" in known["a"]["output"]
     assert "not answered" in known["b"]["output"]
-    assert "refused" in known["c"]["output"]
-    assert "never ran" in known["d"]["output"] and "not waited" in known["d"]["output"]
+    assert "denied" in known["c"]["output"]
+    assert "did not run" in known["d"]["output"] and "withdrawn" in known["d"]["output"]
     assert driver.on_eof().entries == []
 
 

@@ -23,7 +23,7 @@ RECORDED = "2.1.325-subagent"
 # What only the stream has. A store keeps none of these, or not with an id of the stream.
 LIVE_ONLY = {
     "user": "the prompt; these CLIs were not given our uuid for it",
-    "resumed": "the proof that the agent went on with what it was asked for",
+    "resumed": "the proof that the agent resumed what it was asked for",
     "permission": "asked and answered beside the conversation",
     "api_retry": "2.1.197 keeps none; 2.1.325 does, under another uuid",
     "compacted": "the driver's has no origin; 2.1.197 keeps none",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.claude import transcript as stretch
-from holdfast.agents.claude.transcript import ClaudeTranscript, logical
+from holdfast.agents.claude.transcript import ClaudeTranscript, logical_order
 from tests.support.claude_transcripts import FOLDER, READER, Made, cases, codes, load, put, told
 from tests.support.transcript_cases import check_storable, ended_by_us, ought, plain
 
@@ -106,7 +106,7 @@ def test_replies_before_their_prompt(tmp_path: Path) -> None:
 def test_every_order_is_one_of_parents_first(data: st.DataObject) -> None:
     count = data.draw(st.integers(0, 12))
     parents = data.draw(st.lists(st.integers(-1, count - 1), min_size=count, max_size=count))
-    order, cut = logical(parents)
+    order, cut = logical_order(parents)
     assert sorted(order) == list(range(count))
     place = {number: at for at, number in enumerate(order)}
     for number, parent in enumerate(parents):
@@ -124,8 +124,8 @@ def test_every_order_is_one_of_parents_first(data: st.DataObject) -> None:
 
 def test_long_circles_and_reversed_files_take_no_long_time() -> None:
     count = 50_000
-    assert logical([count - 1, *range(count - 1)]).cut == [0]
-    assert list(logical([*range(1, count), -1]).order) == list(range(count - 1, -1, -1))
+    assert logical_order([count - 1, *range(count - 1)]).cut == [0]
+    assert list(logical_order([*range(1, count), -1]).order) == list(range(count - 1, -1, -1))
 
 
 def long_way(folder: Path, parent_of_last: str, first_parent: str | None) -> Made:
@@ -176,12 +176,12 @@ def test_a_short_look_ahead_gives_the_same_order(data: st.DataObject) -> None:
         for number, parent in enumerate(parents):
             above = {-1: None, -2: "nowhere"}.get(parent, f"u{parent}")
             made.user(f"P{number}", uuid=f"u{number}", parent=above)
-        order = logical([max(parent, -1) for parent in parents]).order
+        order = logical_order([max(parent, -1) for parent in parents]).order
         assert told(made.place()) == [f"user P{number}" for number in order]
 
 
 def test_what_waits_for_one_record_is_then_told_as_it_is_written() -> None:
-    assert list(logical([3, 3, 0, -1]).order) == [3, 0, 1, 2]
+    assert list(logical_order([3, 3, 0, -1]).order) == [3, 0, 1, 2]
 
 
 def test_a_few_records_out_of_order_need_no_index(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_a_record_glued_to_a_torn_one_is_still_read(tmp_path: Path) -> None:
     ]
     assert codes(made.place()) == ["bad_line", "glued_lines", "missing_parent"]
     made.lines[1] = b"\0" * 40 + made.lines[1][150:]
-    assert told(made.place()) == [whole[0], "notice 40 bytes of nothing bad_line", *whole[2:]]
+    assert told(made.place()) == [whole[0], "notice 40 blank bytes bad_line", *whole[2:]]
 
 
 def test_a_second_result_is_shown_and_is_no_second_end(tmp_path: Path) -> None:

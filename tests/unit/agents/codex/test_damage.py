@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from holdfast.agents.codex.events import CodexRollout
-from holdfast.agents.codex.inspect import judge
+from holdfast.agents.codex.inspect import find_problems
 from holdfast.agents.codex.records import STARTS
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
@@ -43,11 +43,11 @@ def fold(content: bytes) -> tuple[CodexRollout, list[NewEvent]]:
     found = CodexRollout("codex", "x")
     events: list[NewEvent] = []
     for line in jsonl.read(io.BytesIO(content), STARTS):
-        events += found.take(line)
+        events += found.on_line(line)
     events += found.end()
     for event in events:
         encode(event.body)
-    for problem in judge(found.facts, "x"):
+    for problem in find_problems(found.facts, "x"):
         encode(problem.evidence)
     return found, events
 
@@ -65,7 +65,7 @@ def test_cut_at_every_byte() -> None:
         told = said(events)
         assert told == every[: len(told)] and len(told) >= most
         most = len(told)
-        problems = {problem.code for problem in judge(found.facts, "x")}
+        problems = {problem.code for problem in find_problems(found.facts, "x")}
         assert problems, "a cut is never sound"
         last = SHORT[:end].rpartition(b"\n")[2]
         if last and not last.endswith(b"}"):

@@ -17,7 +17,7 @@ from holdfast.model.event import NewEvent
 from tests.support.recorded_streams import Recording, Replay
 
 VERSION = "codex-0.166.0"
-RESUMED = "notice resumed: the agent goes on with its conver…"
+RESUMED = "notice resumed: the agent resumed conversation 01…"
 BEGINS = """
         token codex stream exec-json
         notice agent_warning: Model metadata for `fake-model` n…
@@ -74,18 +74,18 @@ OUGHT: dict[str, str] = {
         tool_summary #1 command_execution ok(0) again\\n
         assistant second""",
     "resume_other": BEGINS.replace(
-        "exec-json", "exec-json\n        notice other_conversation: the agent was asked for its conve…"
+        "exec-json", "exec-json\n        notice other_conversation: Holdfast asked for conversation n…"
     )
     + """
         assistant first""",
     "sigint": BEGINS
     + """
         tool_progress #1 command_execution {"command": "/bin/bash -lc 'touch started; sleep 20'"}
-        tool_summary #1 command_execution interrupted Its outcome is unknown: the agent…""",
+        tool_summary #1 command_execution interrupted The outcome is unknown: the agent…""",
     "killed": BEGINS
     + """
         tool_progress #1 command_execution {"command": "/bin/bash -lc 'touch started; sleep 5'"}
-        tool_summary #1 command_execution interrupted Its outcome is unknown: the agent…""",
+        tool_summary #1 command_execution interrupted The outcome is unknown: the agent…""",
     "killed_early": """
         token codex stream exec-json""",
     "resume_unknown": "",

@@ -388,7 +388,7 @@ def test_turns_that_were_taken_back_do_not_count(rollout: Rollout) -> None:
     rollout.event("thread_rolled_back", num_turns=1)
     found, events = rollout.read()
     assert (found.turns, found.last_complete, found.dangling, codes(found)) == (1, 1, [], [])
-    assert told(events)[-2:] == ["end call-two interrupted Its outcome is unkno", "notice rolled_back"]
+    assert told(events)[-2:] == ["end call-two interrupted The outcome is unkno", "notice rolled_back"]
 
 
 def test_the_oldest_dialect_has_items_without_anything_around_them(tmp_path: Path) -> None:

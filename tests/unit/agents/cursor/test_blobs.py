@@ -15,7 +15,7 @@ import pytest
 from holdfast.agents.cursor import tool_calls
 from holdfast.agents.cursor.checkpoints import CheckpointGraph
 from holdfast.agents.cursor.protobuf import NotProtobuf, ProtobufMessage, fields
-from holdfast.agents.cursor.reader import CursorReader, judge
+from holdfast.agents.cursor.reader import CursorReader, find_problems
 from holdfast.model.event import NewEvent
 from holdfast.transcripts.reader import TranscriptProblem
 from tests.agents.fake_cursor import script
@@ -53,11 +53,11 @@ class Blobs(dict[str, bytes]):
 
 
 def told(blobs: Blobs, root: str) -> tuple[list[NewEvent], list[str]]:
-    items = list(CheckpointGraph(NATIVE, root, blobs.get).story())
+    items = list(CheckpointGraph(NATIVE, root, blobs.get).items())
     events = [item for item in items if isinstance(item, NewEvent)]
     origins = [event.origin for event in events if event.origin is not None]
     assert len(set(origins)) == len(origins)
-    return events, sorted({problem.code for problem in judge(items, has_runs=False).problems})
+    return events, sorted({problem.code for problem in find_problems(items, has_runs=False).problems})
 
 
 def shell(command: str) -> bytes:
@@ -188,7 +188,7 @@ def test_a_prompt_that_is_gone_still_begins_a_turn() -> None:
     blobs = Blobs()
     root = blobs.root(blobs.turn("a", blobs.say("b")))
     del blobs[hashlib.sha256(data(1, "a") + data(2, "m")).hexdigest()]
-    found = judge(CheckpointGraph(NATIVE, root, blobs.get).story(), has_runs=False)
+    found = find_problems(CheckpointGraph(NATIVE, root, blobs.get).items(), has_runs=False)
     assert (found.turns, found.last_complete) == (1, 1)
 
 
@@ -367,7 +367,7 @@ def test_the_fake_backend_answers() -> None:
 
 
 def test_a_problem_names_its_blob() -> None:
-    (notice, problem) = CheckpointGraph(NATIVE, "ab" * 32, Blobs().get).story()
+    (notice, problem) = CheckpointGraph(NATIVE, "ab" * 32, Blobs().get).items()
     assert isinstance(problem, TranscriptProblem) and problem.evidence == {"blob": "ab" * 32}
     assert isinstance(notice, NewEvent) and notice.body["blob"] == "ab" * 32
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from holdfast.agents.cursor import tool_calls
 from holdfast.agents.cursor.checkpoints import CheckpointGraph
 from holdfast.agents.cursor.protobuf import ProtobufMessage as Protobuf
-from holdfast.agents.cursor.reader import CursorReader, judge
-from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage, run_events, run_stories
+from holdfast.agents.cursor.reader import CursorReader, find_problems
+from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage, run_events, runs_with_problems
 from holdfast.model.event import NewEvent, check
 from holdfast.model.json_codec import encode
 from holdfast.transcripts.jsonl import parse
@@ -217,7 +217,7 @@ def test_any_message_in_a_run(told: list[tuple[int, Any]], status: str) -> None:
         )
     events = list(run_events("a", [(SdkRun(id="r", status=status), messages)]))
     sound_events(events)
-    judge(run_stories("a", [(SdkRun(id="r", status=status), messages)]), has_runs=True)
+    find_problems(runs_with_problems("a", [(SdkRun(id="r", status=status), messages)]), has_runs=True)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -245,9 +245,9 @@ def test_any_bytes_as_protobuf(data: bytes) -> None:
     ids = {b"\x11" * 32: data, b"\x22" * 32: b"\x0a\x20" + b"\x22" * 32 + b"\x42\x20" + b"\x11" * 32 + data}
     blobs = {key.hex(): value for key, value in ids.items()}
     for root in blobs:
-        items = list(CheckpointGraph("n", root, blobs.get).story())
+        items = list(CheckpointGraph("n", root, blobs.get).items())
         sound_events([item for item in items if isinstance(item, NewEvent)])
-        judge(items, has_runs=False)
+        find_problems(items, has_runs=False)
 
 
 def test_messages_deep_inside_each_other() -> None:

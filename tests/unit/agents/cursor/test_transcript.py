@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.cursor.reader import CursorReader, judge
-from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage, run_events, run_stories
+from holdfast.agents.cursor.reader import CursorReader, find_problems
+from holdfast.agents.cursor.sdk_runs import SdkRun, SdkRunMessage, run_events, runs_with_problems
 from holdfast.model.event import check
 from holdfast.model.json_codec import encode
 from holdfast.transcripts.reader import SessionRef
@@ -228,7 +228,7 @@ def test_an_older_transcript_is_plain_text(tmp_path: Path) -> None:
         ("tool_summary", "README.md"),
         ("assistant", "One file."),
         ("tool_progress", None),
-        ("tool_summary", "Its outcome is unknown: the agent ended before it told."),
+        ("tool_summary", "The outcome is unknown: the agent ended before it reported one."),
     ]
 
 
@@ -432,7 +432,7 @@ def test_words_are_an_answer_only_if_nothing_was_cut(
 ) -> None:
     end = [{"type": "status", "status": status}] if status == "FINISHED" else []
     messages = told(say("user", "x"), *extra, say("assistant", "half of it"), *end)
-    found = judge(run_stories("a", [(SdkRun(id="r", status=status), messages)]), has_runs=True)
+    found = find_problems(runs_with_problems("a", [(SdkRun(id="r", status=status), messages)]), has_runs=True)
     assert (found.turns, found.last_complete) == (1, complete)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 
 from holdfast.agents.gemini.events import GeminiEventBuilder
-from holdfast.agents.gemini.inspect import GeminiSurroundings, judge, turns
+from holdfast.agents.gemini.inspect import GeminiSurroundings, find_problems, turns
 from holdfast.agents.gemini.log import STARTS, MutationLog, is_record
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import encode
@@ -33,11 +33,11 @@ WIPED = whole("crash_during_resume")
 def fold(content: bytes) -> tuple[MutationLog, list[NewEvent]]:
     log = MutationLog()
     for line in jsonl.read(io.BytesIO(content), STARTS, accepts=is_record):
-        log.take(line)
+        log.on_line(line)
     events = list(GeminiEventBuilder(log, io.BytesIO(content), "gemini", "x").events())
     for event in events:
         encode(event.body)
-    for problem in judge(log, "x", GeminiSurroundings(), []):
+    for problem in find_problems(log, "x", GeminiSurroundings(), []):
         encode(problem.evidence)
     turns(log)
     return log, events

@@ -166,7 +166,7 @@ def test_calls_that_only_the_rewrite_tells(chat: Chat) -> None:
         'begin c1 run {"a": 1}',
         "begin c2 run {}",
         "end c1 error no",
-        "end c2 interrupted Its outcome is unkno",
+        "end c2 interrupted The outcome is unkno",
     ]
     assert found.dangling == [{"call": "c2", "name": "run", "input": {}}]
     assert codes(found) == ["dangling_call", "turn_unfinished"]
@@ -272,7 +272,7 @@ def test_how_calls_ended(chat: Chat) -> None:
         "end c interrupted stopped",
         "end e ok text",
         "end lost ok out",
-        "end d interrupted Its outcome is unkno",
+        "end d interrupted The outcome is unkno",
     ]
     assert [entry["call"] for entry in found.dangling] == ["d"]
     assert codes(found) == ["dangling_call", "orphan_result", "turn_unfinished"]

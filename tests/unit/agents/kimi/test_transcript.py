@@ -135,9 +135,9 @@ def wire(*records: dict[str, Any]) -> list[JsonlLine]:
     ]
 
 
-def fold(*records: dict[str, Any]) -> tuple[list[NewEvent], kimi_code.KimiCodeWire]:
+def transcript(*records: dict[str, Any]) -> tuple[list[NewEvent], kimi_code.KimiCodeWire]:
     made = kimi_code.KimiCodeWire("session_1")
-    events = [event for line in wire(*records) for event in made.take(line)] + made.end()
+    events = [event for line in wire(*records) for event in made.on_line(line)] + made.end()
     history_cases.check_storable(events)
     return events, made
 
@@ -165,7 +165,7 @@ def told(events: list[NewEvent]) -> list[tuple[str, str]]:
 
 def test_every_kind_of_record() -> None:
     message = {"role": "user", "content": [{"type": "text", "text": "do it"}], "origin": {"kind": "user"}}
-    events, made = fold(
+    events, made = transcript(
         prompt("do it"),
         {"type": "context.append_message", "message": message},
         {"type": "context.append_message", "message": {**message, "origin": {"kind": "injection"}}},
@@ -206,7 +206,7 @@ def test_every_kind_of_record() -> None:
         ("notice", "cron_job"),
         ("assistant", "awake"),
     ]
-    turns = made.story.turns
+    turns = made.conversation.turns
     assert (turns.count, turns.last_complete, turns.problems()) == (2, 2, [])
 
 
@@ -216,7 +216,7 @@ def test_messages_without_loop_events_are_read_too() -> None:
         return {"type": "context.append_message", "message": {"role": role, "content": content, **more}}
 
     call = {"type": "function", "id": "call_12345678", "name": "Bash", "arguments": '{"command":"x"}'}
-    events, _ = fold(
+    events, _ = transcript(
         message("user", "old prompt"),
         message("assistant", "old answer", toolCalls=[call]),
         message("tool", "old output", toolCallId="call_12345678"),
@@ -242,14 +242,14 @@ def test_messages_without_loop_events_are_read_too() -> None:
     ],
 )
 def test_how_the_last_turn_ended(records: Any, code: str | None) -> None:
-    _, made = fold(prompt("a"), say("fine"), ended(), *records)
-    turns = made.story.turns
+    _, made = transcript(prompt("a"), say("fine"), ended(), *records)
+    turns = made.conversation.turns
     assert [problem.code for problem in turns.problems()] == [code]
     assert (turns.count, turns.last_complete) == (2, 1)
 
 
 def test_a_cancelled_call_was_interrupted() -> None:
-    events, _ = fold(
+    events, _ = transcript(
         prompt("a"),
         loop("tool.call", toolCallId="call_12345678", name="Bash"),
         {"type": "turn.cancel", "turnId": 0},
@@ -260,7 +260,7 @@ def test_a_cancelled_call_was_interrupted() -> None:
 
 
 def test_two_writers_and_results_out_of_place() -> None:
-    events, made = fold(
+    events, made = transcript(
         prompt("a", 1),
         loop("tool.call", toolCallId="call_12345678", name="Bash"),
         prompt("b", 1),
@@ -269,8 +269,8 @@ def test_two_writers_and_results_out_of_place() -> None:
         say("fine"),
         ended(1),
     )
-    assert set(made.story.odd) == {"forked_history", "orphan_result"}
-    assert made.story.turns.dangling == []
+    assert set(made.conversation.odd) == {"forked_history", "orphan_result"}
+    assert made.conversation.turns.dangling == []
     late = [e.body for e in events if e.kind == "tool_summary" and e.body["output"] == "late"]
     assert late[0]["name"] == "Bash" and late[0]["outcome"] == "ok"
 
@@ -491,13 +491,15 @@ INNER = [
 )
 def test_any_value_in_every_field(kind: Any, role: Any, record: Any, within: Any) -> None:
     both = {**within, "role": role, "type": role}
-    fold(prompt("a"), {**record, "type": kind}, {**record, "type": kind, "message": both, "event": both})
+    transcript(
+        prompt("a"), {**record, "type": kind}, {**record, "type": kind, "message": both, "event": both}
+    )
     made = kimi_cli.KimiCliWire("1")
     for name in ("TurnBegin", "ContentPart", "ToolCall", "ToolResult", "StepRetry", "PlanDisplay", "x"):
         payload = {**record, **within, "function": within.get("part"), "user_input": within.get("content")}
         line = JsonlLine(number=1, offset=1, size=1, value={"message": {"type": name, "payload": payload}})
-        history_cases.check_storable(made.take(line))
+        history_cases.check_storable(made.on_line(line))
     messages = kimi_cli.KimiCliMessages("1")
     value = {**within, "role": role, "tool_calls": within.get("toolCalls")}
-    history_cases.check_storable(messages.take(JsonlLine(number=1, offset=1, size=1, value=value)))
+    history_cases.check_storable(messages.on_line(JsonlLine(number=1, offset=1, size=1, value=value)))
     messages.context.forgets(made)

@@ -216,11 +216,11 @@ def test_any_value_in_every_field(value: Any, kind: Any, role: Any) -> None:
         {**value, "type": kind} if isinstance(value, dict) else {"type": kind, "state": value, "text": value}
     )
     message = {"role": role, "error": value, "time": value, "finish": value, "summary": value}
-    fold = OpenCodeConversation("opencode", OpenCodeSession(id="ses_1"))
+    conversation = OpenCodeConversation("opencode", OpenCodeSession(id="ses_1"))
     events = [
-        *fold.take(OpenCodeRow(id="msg_1", data=message), [OpenCodeRow(id="prt_1", data=part)]),
-        *fold.end(),
+        *conversation.on_message(OpenCodeRow(id="msg_1", data=message), [OpenCodeRow(id="prt_1", data=part)]),
+        *conversation.end(),
     ]
     for event in events:
         check(event)
-    fold.turns.problems()
+    conversation.turns.problems()

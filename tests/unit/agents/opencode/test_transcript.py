@@ -373,7 +373,7 @@ def test_secrets_are_never_asked_for(tmp_path: Path) -> None:
     from holdfast.agents.opencode import reader as reading
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "Store", Watched)
+        patch.setattr(reading, "OpenCodeDatabase", Watched)
         reader = OpenCodeReader()
         for place in list(reader.sessions(str(tmp_path))):
             assert list(reader.events(place)) and reader.inspect(place).turns

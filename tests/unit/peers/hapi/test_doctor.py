@@ -294,7 +294,7 @@ def test_stuck_attempts_and_other_tokens_are_reported(tmp_path: Path) -> None:
 def test_a_large_idle_database_is_read_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = copied(EDITED, tmp_path)
     want = install(path).diagnose().fingerprint
-    monkeypatch.setattr(database, "BIG", 1)
+    monkeypatch.setattr(database, "LARGE", 1)
     monkeypatch.setattr(sqlite_snapshot, "snapshot", None)  # no copy is made
     before = files(tmp_path)
     assert install(path).diagnose().fingerprint == want
