@@ -211,13 +211,10 @@ class Attack:
             os.unlink(path)
         backup = os.path.join(self._place.backup, "home")
         _copy(backup, self._home.path, lambda path: not path.startswith("tasks" + os.sep))
-        tasks = os.path.join(backup, "tasks")
-        if os.path.isdir(tasks):
-            _copy(
-                tasks,
-                self._home.tasks,
-                lambda path: not os.path.lexists(os.path.join(self._home.tasks, path)),
-            )
+        for folder in glob.glob(os.path.join(backup, "tasks", "*")):
+            here = os.path.join(self._home.tasks, os.path.basename(folder))
+            if not os.path.exists(here):  # files of two launches must not mix
+                _copy(folder, here, lambda _: True)
         shutil.copy2(os.path.join(self._place.backup, "state.db"), self._home.database)
         self._count("old backup restored")
         self.worker = self._start_worker()
