@@ -30,9 +30,9 @@ test: $(READY)
 check: lint types
 	$(BIN)/python -m pytest -n auto --timeout 300 tests/unit
 
-# The kill loops and the damage campaign at length; HOLDFAST_TORTURE=10000 for a long night.
+# 2,000 faults: half in the fault campaign, the rest in kill loops and damage; HOLDFAST_TORTURE=10000 for a long night.
 torture: $(READY)
-	HOLDFAST_TORTURE=$${HOLDFAST_TORTURE:-500} $(BIN)/python -m pytest -n auto tests/crash/test_kill_loop.py tests/crash/test_damage.py tests/hub/test_follow_kills.py
+	HOLDFAST_TORTURE=$${HOLDFAST_TORTURE:-2000} $(BIN)/python -m pytest -n auto tests/crash/test_faults.py tests/crash/test_kill_loop.py tests/crash/test_damage.py tests/hub/test_follow_kills.py
 
 # Real agent CLIs and the Cursor SDK, pinned, against fake models in a namespace that has nothing but loopback.
 test-agents: $(READY)

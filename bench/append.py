@@ -17,7 +17,7 @@ from holdfast.model.event import NewEvent, Origin
 from holdfast.model.task import Owner
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 TEXT = "The quick brown fox jumps over the lazy dog. " * 9  # 400 characters, as a short answer has
 
@@ -33,7 +33,7 @@ def events(count: int) -> list[NewEvent]:
 class Running:
     """A store with sessions whose tasks run."""
 
-    def __init__(self, store: BaseStore):
+    def __init__(self, store: Store):
         self.store = store
         self.sessions: list[tuple[str, str]] = []
         self.spool = 0

@@ -11,14 +11,14 @@ from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 pytest_plugins = ["tests.support.postgres_server"]
 
 # Every agent, and one from a config file; all must be protected alike.
 REGISTRY = AgentRegistry.from_config({"my-acp": {"command": ["my-acp", "--acp"]}})
 
-Opener = Callable[[], Awaitable[BaseStore]]
+Opener = Callable[[], Awaitable[Store]]
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def location(request: pytest.FixtureRequest, home: Home) -> Location:
 @pytest.fixture
 async def opener(location: Location, home: Home) -> AsyncIterator[Opener]:
     """Opens the test's one store; each call is one more opener, as another process would be."""
-    opened: list[BaseStore] = []
+    opened: list[Store] = []
 
-    async def open_one() -> BaseStore:
+    async def open_one() -> Store:
         opened.append(await open_store(location, home, REGISTRY.token_rules()))
         return opened[-1]
 
@@ -53,6 +53,6 @@ async def opener(location: Location, home: Home) -> AsyncIterator[Opener]:
 
 
 @pytest.fixture
-async def store(opener: Opener) -> BaseStore:
+async def store(opener: Opener) -> Store:
     """An empty store."""
     return await opener()

@@ -15,7 +15,7 @@ from bench.measure import Measured, in_turns, measured
 from bench.running import place
 from bench.running.helper import Helper, command, helper
 from bench.running.place import Place
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 AFTER_S = 0.3  # until a worker has put away what a task left
 BUDGET = "≤ 1.05"
@@ -69,7 +69,7 @@ async def _warm(where: Place, rounds: int) -> list[Measured]:
     return _rows("a task, worker running", "bare client, running", pairs)
 
 
-async def _under_holdfast(store: BaseStore, hub: Helper, where: Place) -> Spent:
+async def _under_holdfast(store: Store, hub: Helper, where: Place) -> Spent:
     before = await hub.spent()
     begun = time.perf_counter()
     await place.run(store, "demo", [prompt(STEPS)], where.cwd)

@@ -17,7 +17,7 @@ from bench.running.helper import helper
 from bench.running.place import Place
 from holdfast.model.event import Event
 from holdfast.store.sqlite import store as sqlite
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 AGENT = "beat"
 PROGRAM = (sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "beat.py"))
@@ -61,7 +61,7 @@ def lateness(kind: str, body: Mapping[str, Any], now_ns: int) -> float | None:
     return None if name is None else (now_ns - int(body[name])) / 1e9
 
 
-async def from_store(store: BaseStore, cwd: str, words: str) -> Late:
+async def from_store(store: Store, cwd: str, words: str) -> Late:
     """As a follower of the store sees it."""
     late: Late = []
 

@@ -15,7 +15,7 @@ from holdfast.model.event import Event
 from holdfast.model.task import ENDED
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 
 class Place:
@@ -37,7 +37,7 @@ class Place:
         }
 
     @asynccontextmanager
-    async def store(self) -> AsyncIterator[BaseStore]:
+    async def store(self) -> AsyncIterator[Store]:
         """Its store, opened here too."""
         location = Location("sqlite", self.home.database)
         store = await open_store(location, self.home, AgentRegistry().token_rules())
@@ -48,7 +48,7 @@ class Place:
 
 
 async def run(
-    store: BaseStore,
+    store: Store,
     agent: str,
     prompts: list[str],
     cwd: str,

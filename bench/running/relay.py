@@ -19,12 +19,12 @@ from holdfast.process import identity
 from holdfast.spool.tail import Splitter
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 LOOK_S = 0.02
 
 
-async def work(store: BaseStore) -> None:
+async def work(store: Store) -> None:
     """Take whatever is queued, one after the other."""
     while True:
         claimed = await store.claim_next(identity.me("here"), 3600)
@@ -33,7 +33,7 @@ async def work(store: BaseStore) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def relay(store: BaseStore, claimed: Task) -> None:
+async def relay(store: Store, claimed: Task) -> None:
     """One task: pass on every line, commit what it brings."""
     task = claimed.id
     job = AgentJob(

@@ -1,7 +1,7 @@
-"""Every refusal and failure a user can meet: a code, one sentence, a hint, and an exit status.
+"""Every error that a user can see: a code, one sentence, a hint, and an exit status.
 
-The default sentence of an error is its docstring. `docs/exit-codes.md` lists the statuses; a test
-keeps the two level.
+The default message of an error is its docstring. `docs/exit-codes.md` lists the exit statuses; a test
+compares the two.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class HoldfastError(Exception):
-    """Something went wrong that Holdfast has no better word for."""
+    """Holdfast failed unexpectedly."""
 
     code = "error"
     exit_status = 1
@@ -28,8 +28,8 @@ class HoldfastError(Exception):
         return {"code": self.code, "message": self.message, "hint": self.hint, **self.facts}
 
     @classmethod
-    def told(cls, shown: dict[str, Any], exit_status: int) -> HoldfastError:
-        """The error that another process had and told as JSON."""
+    def from_json(cls, shown: dict[str, Any], exit_status: int) -> HoldfastError:
+        """Rebuild an error that another process reported as JSON."""
         facts = dict(shown)
         problem = cls(facts.pop("message"), hint=facts.pop("hint"))
         problem.code, problem.exit_status, problem.facts = facts.pop("code"), exit_status, facts
@@ -37,53 +37,53 @@ class HoldfastError(Exception):
 
 
 class BadInput(HoldfastError):
-    """That input cannot be taken; nothing was changed."""
+    """The input is not valid. Nothing was changed."""
 
     code = "bad_input"
     exit_status = 2
 
 
 class UnstorableText(BadInput):
-    """That text cannot be stored and read back the same; nothing was written."""
+    """The text cannot be stored without changing it. Nothing was written."""
 
     code = "unstorable_text"
 
 
 class TooLarge(BadInput):
-    """That is larger than Holdfast takes; nothing was written."""
+    """The input is too large. Nothing was written."""
 
     code = "too_large"
 
 
 class MetadataInvalid(BadInput):
-    """Metadata is changed by a JSON object, merged into what is there; nothing was changed."""
+    """A metadata patch must be a JSON object. Nothing was changed."""
 
     code = "metadata_invalid"
 
 
 class TokenField(BadInput):
-    """That metadata key names an agent's token, which lives in its own lineage; nothing was changed."""
+    """This metadata key is reserved for an agent's token. Nothing was changed."""
 
     code = "token_field"
-    hint = "`holdfast token ID record NATIVE_ID` records a token; metadata cannot hold or clear one"
+    hint = "record a token with `holdfast token ID record NATIVE_ID`; metadata cannot hold or clear one"
 
 
 class NotFound(HoldfastError):
-    """There is no such thing here."""
+    """Not found."""
 
     code = "not_found"
     exit_status = 3
 
 
 class Ambiguous(NotFound):
-    """That beginning of an id fits several."""
+    """The id prefix matches more than one entry."""
 
     code = "ambiguous"
-    hint = "give more letters of the id"
+    hint = "use a longer prefix"
 
 
 class Refused(HoldfastError):
-    """That does not fit the present state; nothing was changed."""
+    """The current state does not allow this. Nothing was changed."""
 
     code = "refused"
     exit_status = 4
@@ -96,14 +96,14 @@ class KeyTaken(Refused):
 
 
 class VersionMismatch(Refused):
-    """The metadata has changed since that version was read; nothing was changed."""
+    """The metadata changed after you read that version. Nothing was written."""
 
     code = "version_mismatch"
-    hint = "read it again and repeat the change on the current version"
+    hint = "read the metadata again and apply the change to the current version"
 
 
 class MetadataUnreadable(Refused):
-    """The stored metadata cannot be read; it is kept byte for byte and nothing was changed."""
+    """The stored metadata cannot be read. Its bytes are kept and nothing was changed."""
 
     code = "metadata_unreadable"
     exit_status = 7
@@ -111,7 +111,7 @@ class MetadataUnreadable(Refused):
 
 
 class StaleGeneration(Refused):
-    """Another owner has taken this task since; the write was refused."""
+    """Another owner has claimed this task. The write was refused."""
 
     code = "stale_generation"
 
@@ -130,7 +130,7 @@ class SessionDeleted(Refused):
 
 
 class IllegalChange(Refused):
-    """That change does not follow from the present status."""
+    """The current status does not allow this change."""
 
     code = "illegal_change"
 
@@ -142,38 +142,38 @@ class NoToken(Refused):
 
 
 class ResumeUnsafe(Refused):
-    """Going on with this session is not safe."""
+    """It is not safe to resume this session."""
 
     code = "resume_unsafe"
-    hint = "begin anew with --fresh, branch off with --fork, or overrule it with --anyway"
+    hint = "start fresh with --fresh, fork with --fork, or resume it anyway with --anyway"
 
 
 class PlanChanged(Refused):
-    """What the plan was made from has changed since; nothing was done."""
+    """The state changed after the plan was made. Nothing was done."""
 
     code = "plan_changed"
-    hint = "look again with `holdfast doctor` and apply the new plan"
+    hint = "run `holdfast doctor` again and apply the new plan"
 
 
 class ProgramRunning(Refused):
-    """The program whose files these are is running; nothing was done."""
+    """The program that owns these files is running. Nothing was done."""
 
     code = "program_running"
-    hint = "end it, then apply the plan"
+    hint = "stop the program, then apply the plan"
 
 
 class AgentMissing(HoldfastError):
-    """That agent is not installed here."""
+    """The agent is not installed."""
 
     code = "agent_missing"
     exit_status = 10
 
 
 class AgentUnusable(AgentMissing):
-    """That agent cannot be run by Holdfast yet."""
+    """Holdfast cannot run this agent yet."""
 
     code = "agent_unusable"
-    hint = "`holdfast agents` lists those that can"
+    hint = "`holdfast agents` lists the agents that it can run"
 
 
 class TaskFailed(HoldfastError):
@@ -191,7 +191,7 @@ class TaskCancelled(HoldfastError):
 
 
 class TaskInterrupted(HoldfastError):
-    """The agent was gone without a final answer."""
+    """The agent exited without a final answer."""
 
     code = "task_interrupted"
     exit_status = 13
@@ -202,48 +202,48 @@ class StoreMissing(HoldfastError):
 
     code = "store_missing"
     exit_status = 5
-    hint = "set HOLDFAST_HOME, or make one with `holdfast init`"
+    hint = "set HOLDFAST_HOME, or create a home with `holdfast init`"
 
 
 class StoreBusy(HoldfastError):
-    """Another process is holding the store."""
+    """Another process has locked the store."""
 
     code = "store_busy"
     exit_status = 6
-    hint = "try again; if it stays so, end the process that holds it"
+    hint = "try again; if the error persists, stop the process that holds the lock"
 
 
 class PortTaken(HoldfastError):
-    """That address cannot be listened on."""
+    """The hub cannot listen on this address."""
 
     code = "port_taken"
     exit_status = 6
-    hint = "give another with --host or --port"
+    hint = "choose another address with --host or --port"
 
 
-class NotLetIn(HoldfastError):
-    """The hub does not let this request in."""
+class AccessDenied(HoldfastError):
+    """The hub denies access to this request."""
 
     code = "forbidden"
     exit_status = 14
 
 
-class Unauthorized(NotLetIn):
-    """That needs the hub's token."""
+class Unauthorized(AccessDenied):
+    """This request needs the hub's token."""
 
     code = "unauthorized"
     hint = "open the address that `holdfast up` printed, or send the token as `Authorization: Bearer …`"
 
 
-class BadHost(NotLetIn):
-    """The hub is not known by that name."""
+class BadHost(AccessDenied):
+    """The hub does not accept requests for this host name."""
 
     code = "bad_host"
-    hint = "add the name to hosts in the [hub] table of config.toml"
+    hint = "add the name to `hosts` in the [hub] table of config.toml"
 
 
-class BadOrigin(NotLetIn):
-    """A page of another site asked for that."""
+class BadOrigin(AccessDenied):
+    """The request comes from a page of another site."""
 
     code = "bad_origin"
 
@@ -261,7 +261,7 @@ class StoreUnreadable(HoldfastError):
 
     code = "store_unreadable"
     exit_status = 7
-    hint = "`holdfast doctor self` says what is wrong and can rebuild it from the mirrors"
+    hint = "`holdfast doctor self` shows what is wrong and can rebuild the store from the mirrors"
 
 
 class SchemaNewer(StoreUnreadable):
@@ -272,11 +272,11 @@ class SchemaNewer(StoreUnreadable):
 
 
 class DiskFull(HoldfastError):
-    """No room is left on the disk; nothing was half written."""
+    """The disk is full. No partial data was written."""
 
     code = "disk_full"
     exit_status = 8
-    hint = "make room and try again"
+    hint = "free some space and try again"
 
 
 class StoreReadOnly(HoldfastError):
@@ -291,17 +291,17 @@ class StoreUnreachable(HoldfastError):
 
     code = "store_unreachable"
     exit_status = 9
-    hint = "check that it runs and that the address is right"
+    hint = "check that the server runs and that the address is right"
 
 
 class CommitUnknown(StoreUnreachable):
-    """The connection broke while committing and the server cannot say whether it did."""
+    """The connection broke during a commit. It is not known whether the commit succeeded."""
 
     code = "commit_unknown"
-    hint = "read back what you wrote before you write it again"
+    hint = "check whether your change was saved before you repeat it"
 
 
 class StoreClosed(HoldfastError):
-    """The store has been closed."""
+    """The store is closed."""
 
     code = "store_closed"

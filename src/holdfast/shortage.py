@@ -51,7 +51,7 @@ def resource_of(problem: BaseException | None) -> Resource | None:
         if isinstance(problem, RuntimeError) and "can't start new thread" in str(problem):
             return "processes"
         if (
-            isinstance(problem, errors.StoreUnreadable)
+            isinstance(problem, (errors.StoreUnreadable, errors.StoreBusy))
             and "unable to open" in str(problem)
             and _no_file_opens()
         ):

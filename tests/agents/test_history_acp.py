@@ -228,7 +228,7 @@ def test_a_session_that_its_own_tool_deleted_is_put_back(model: FakeModel) -> No
         subprocess.run(words, env={**lab.agent.env, "PWD": lab.agent.cwd}, cwd=lab.agent.cwd, check=True)
         assert reader.find(root, native_id) == []
         shown = lab.holdfast.call("restore", first.task.session, "--native", "--dry-run")
-        assert "is gone in" in shown and reader.find(root, native_id) == []
+        assert "is missing in" in shown and reader.find(root, native_id) == []
         (done,) = json.loads(lab.holdfast.call("restore", first.task.session, "--native", "--json"))
         assert done["was"] == "missing" and done["rows"] > 10
         assert {name: list(reader.events(*reader.find(root, name))) for name in told} == told

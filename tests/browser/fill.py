@@ -13,7 +13,7 @@ from holdfast.model.event import NewEvent, Origin
 from holdfast.model.session import Worktree
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 HOSTILE = (
     "<script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"
@@ -43,7 +43,7 @@ async def main(path: str, what: str, number: int) -> str:
         await store.close()
 
 
-async def _add(store: BaseStore, session: str, events: Iterator[NewEvent]) -> None:
+async def _add(store: Store, session: str, events: Iterator[NewEvent]) -> None:
     batch: list[NewEvent] = []
     for event in events:
         batch.append(event)
@@ -54,7 +54,7 @@ async def _add(store: BaseStore, session: str, events: Iterator[NewEvent]) -> No
         await store.commit(Commit(session, tuple(batch)))
 
 
-async def _long(store: BaseStore, number: int) -> str:
+async def _long(store: Store, number: int) -> str:
     session = await store.create_session("demo", title=f"A log of {number} records")
 
     def events() -> Iterator[NewEvent]:
@@ -76,7 +76,7 @@ async def _long(store: BaseStore, number: int) -> str:
     return session.id
 
 
-async def _hostile(store: BaseStore, _number: int) -> str:
+async def _hostile(store: Store, _number: int) -> str:
     title = "<img src=x onerror='window.owned = 4'> \u202eevil title"
     session = await store.create_session("demo", title=title, key="<svg/onload=window.owned=5>")
     edit = {"file_path": "a.py", "old_string": "one\ntwo\nthree\n", "new_string": "one\n2\nthree\n"}
@@ -97,7 +97,7 @@ async def _hostile(store: BaseStore, _number: int) -> str:
     return session.id
 
 
-async def _replayed(store: BaseStore, _number: int) -> str:
+async def _replayed(store: Store, _number: int) -> str:
     session = await store.create_session("demo", title="Went on elsewhere")
 
     def past(kind: str, record: str, text: str) -> NewEvent:
@@ -108,16 +108,16 @@ async def _replayed(store: BaseStore, _number: int) -> str:
     return session.id
 
 
-async def _empty(store: BaseStore, _number: int) -> str:
+async def _empty(store: Store, _number: int) -> str:
     return (await store.create_session("demo", title="Nothing was said")).id
 
 
-async def _worktree(store: BaseStore, _number: int) -> str:
+async def _worktree(store: Store, _number: int) -> str:
     made = Worktree("/src/thing.worktrees/tide", "holdfast/tide", "/src/thing", "2026-11-01T00:00:00Z")
     return (await store.create_session("demo", title="Nothing was said in a worktree", worktree=made)).id
 
 
-async def _many(store: BaseStore, number: int) -> str:
+async def _many(store: Store, number: int) -> str:
     session = ""
     for i in range(number):
         made = await store.create_session("demo", key=f"key:{i}", title=f"Session number {i}")

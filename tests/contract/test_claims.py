@@ -10,21 +10,21 @@ from holdfast import errors, ids, timestamps
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.task import Owner, Task
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import Opener
 from tests.support.store_model import OTHER_OWNER, OWNER, nothing_changes, said
 
 
-async def queued(store: BaseStore, agent: str = "claude", host: str | None = None) -> Task:
+async def queued(store: Store, agent: str = "claude", host: str | None = None) -> Task:
     session = await store.create_session(agent, host=host)
     return await store.enqueue(session.id, "hi")
 
 
-async def claimed(store: BaseStore) -> Task:
+async def claimed(store: Store) -> Task:
     return await store.claim((await queued(store)).id, 0, OWNER, 60)
 
 
-async def test_a_claim_makes_one_owner(store: BaseStore) -> None:
+async def test_a_claim_makes_one_owner(store: Store) -> None:
     task = await queued(store)
     before = timestamps.now()
     mine = await store.claim(task.id, 0, OWNER, 60)
@@ -39,7 +39,7 @@ async def test_a_claim_makes_one_owner(store: BaseStore) -> None:
                 await store.claim(nothing, 0, OWNER, 60)
 
 
-async def test_a_claim_is_made_by_its_own_call_only(store: BaseStore) -> None:
+async def test_a_claim_is_made_by_its_own_call_only(store: Store) -> None:
     task = await queued(store)
     claim = c.ClaimTask(owner=OWNER, generation=9, lease_until=timestamps.now())
     async with nothing_changes(store):
@@ -47,12 +47,12 @@ async def test_a_claim_is_made_by_its_own_call_only(store: BaseStore) -> None:
             await store.commit(Commit(task.session, [claim], task=task.id))
 
 
-async def test_each_of_many_tasks_is_claimed_once_by_racing_openers(store: BaseStore, opener: Opener) -> None:
+async def test_each_of_many_tasks_is_claimed_once_by_racing_openers(store: Store, opener: Opener) -> None:
     other = await opener()
     tasks = {(await queued(store)).id for _ in range(20)}
     won: list[tuple[str, int]] = []
 
-    async def take(from_store: BaseStore, pid: int) -> None:
+    async def take(from_store: Store, pid: int) -> None:
         owner = Owner("here", pid, 1.0, "b")
         while (task := await from_store.claim_next(owner, 60)) is not None:
             assert task.owner == owner
@@ -65,7 +65,7 @@ async def test_each_of_many_tasks_is_claimed_once_by_racing_openers(store: BaseS
         assert now.generation == 1 and now.owner is not None and now.owner.pid == pid
 
 
-async def test_of_many_that_claim_one_task_one_gets_it(store: BaseStore, opener: Opener) -> None:
+async def test_of_many_that_claim_one_task_one_gets_it(store: Store, opener: Opener) -> None:
     other = await opener()
     task = await queued(store)
     answers = await asyncio.gather(
@@ -76,7 +76,7 @@ async def test_of_many_that_claim_one_task_one_gets_it(store: BaseStore, opener:
     assert len([a for a in answers if isinstance(a, errors.StaleGeneration)]) == 9
 
 
-async def test_a_session_has_one_active_task(store: BaseStore) -> None:
+async def test_a_session_has_one_active_task(store: Store) -> None:
     first = await claimed(store)
     second = await store.enqueue(first.session, "next")
     async with nothing_changes(store):
@@ -91,7 +91,7 @@ async def test_a_session_has_one_active_task(store: BaseStore) -> None:
     assert (await store.claim(second.id, 0, OWNER, 60)).status == "running"
 
 
-async def test_two_sessions_never_drive_one_native_conversation(store: BaseStore, opener: Opener) -> None:
+async def test_two_sessions_never_drive_one_native_conversation(store: Store, opener: Opener) -> None:
     one, two = await queued(store), await queued(store)
     for task in (one, two):
         await store.see_token(task.session, "claude", "shared")
@@ -106,7 +106,7 @@ async def test_two_sessions_never_drive_one_native_conversation(store: BaseStore
     assert await store.claim_next(OTHER_OWNER, 60) is not None
 
 
-async def test_a_superseded_or_revoked_id_is_no_rival(store: BaseStore) -> None:
+async def test_a_superseded_or_revoked_id_is_no_rival(store: Store) -> None:
     one, two = await queued(store), await queued(store)
     await store.see_token(one.session, "claude", "shared")
     await store.revoke_token(one.session, "claude", "shared", "lost")
@@ -115,7 +115,7 @@ async def test_a_superseded_or_revoked_id_is_no_rival(store: BaseStore) -> None:
     await store.claim(two.id, 0, OWNER, 60)
 
 
-async def test_claiming_the_next_looks_at_agent_and_host(store: BaseStore) -> None:
+async def test_claiming_the_next_looks_at_agent_and_host(store: Store) -> None:
     anywhere = await queued(store, "codex")
     elsewhere = await queued(store, "claude", host="there")
     here = await queued(store, "claude", host="here")
@@ -132,7 +132,7 @@ async def test_claiming_the_next_looks_at_agent_and_host(store: BaseStore) -> No
     assert await next_one() == anywhere.id
 
 
-async def test_an_old_generation_is_refused_everywhere(store: BaseStore) -> None:
+async def test_an_old_generation_is_refused_everywhere(store: Store) -> None:
     task = await claimed(store)
     taken = await store.claim(task.id, 1, OTHER_OWNER, 60)  # a takeover: the owner is known to be dead
     assert (taken.generation, taken.owner, taken.started_at) == (2, OTHER_OWNER, task.started_at)
@@ -150,7 +150,7 @@ async def test_an_old_generation_is_refused_everywhere(store: BaseStore) -> None
     assert (await store.set_status(task.id, "succeeded", generation=2)).status == "succeeded"
 
 
-async def test_an_active_task_is_changed_by_its_owner_only(store: BaseStore) -> None:
+async def test_an_active_task_is_changed_by_its_owner_only(store: Store) -> None:
     task = await claimed(store)
     async with nothing_changes(store):
         with pytest.raises(errors.StaleGeneration):

@@ -25,7 +25,7 @@ from holdfast.claude_sdk import entries as entries_of
 from holdfast.claude_sdk.sdk_session import LONGEST_SUMMARY
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import decode, encode
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from holdfast.transcripts.importer import load_known_events
 from tests.conftest import Opener
 from tests.support.store_model import log_of
@@ -111,7 +111,7 @@ async def test_entries_come_back_and_the_conversation_is_in_the_log(opener: Open
     assert (told[3].body["name"], told[3].body["outcome"]) == ("Bash", "ok")
 
 
-async def test_a_uuid_is_stored_once_and_entries_without_one_each_time(store: BaseStore) -> None:
+async def test_a_uuid_is_stored_once_and_entries_without_one_each_time(store: Store) -> None:
     sessions = SessionStore(store)
     tag: Any = {"type": "tag", "tag": "t"}
     await sessions.append(KEY, [record(1), tag])
@@ -121,7 +121,7 @@ async def test_a_uuid_is_stored_once_and_entries_without_one_each_time(store: Ba
     assert await sessions.load(SUB) == [record(1)]
 
 
-async def test_a_deleted_session_is_in_the_trash_and_can_come_back(store: BaseStore) -> None:
+async def test_a_deleted_session_is_in_the_trash_and_can_come_back(store: Store) -> None:
     sessions = SessionStore(store)
     await sessions.append(KEY, [record(1)])
     await sessions.append(SUB, [record(2)])
@@ -140,7 +140,7 @@ async def test_a_deleted_session_is_in_the_trash_and_can_come_back(store: BaseSt
     assert await sessions.load(KEY) == [record(1)] and await sessions.load(SUB) == [record(2)]
 
 
-async def test_a_deleted_subkey_can_be_written_again(store: BaseStore) -> None:
+async def test_a_deleted_subkey_can_be_written_again(store: Store) -> None:
     sessions = SessionStore(store)
     await sessions.append(SUB, [record(1)])
     assert await sessions.load(KEY) is None and await sessions.list_sessions("-home-dev-proj") == []
@@ -166,7 +166,7 @@ async def test_many_writers_lose_nothing(opener: Opener) -> None:
     assert len(await writers[2].list_sessions("-home-dev-proj")) == 1
 
 
-async def test_what_no_log_can_hold_is_kept_as_text(store: BaseStore) -> None:
+async def test_what_no_log_can_hold_is_kept_as_text(store: Store) -> None:
     deep: Any = []
     for _ in range(300):
         deep = [deep]
@@ -187,7 +187,7 @@ async def test_what_no_log_can_hold_is_kept_as_text(store: BaseStore) -> None:
     assert await sessions.load(KEY) == odd
 
 
-async def test_odd_keys_do_not_meet(store: BaseStore) -> None:
+async def test_odd_keys_do_not_meet(store: Store) -> None:
     sessions = SessionStore(store)
     keys: list[sdk.SessionKey] = [
         {"project_key": "a:b", "session_id": "c"},
@@ -204,7 +204,7 @@ async def test_odd_keys_do_not_meet(store: BaseStore) -> None:
     assert [s["session_id"] for s in await sessions.list_sessions("a")] == ["b:c"]
 
 
-async def test_a_summary_that_is_too_long_is_folded_anew(store: BaseStore) -> None:
+async def test_a_summary_that_is_too_long_is_folded_anew(store: Store) -> None:
     sessions = SessionStore(store)
     long: Any = {"type": "last-prompt", "lastPrompt": "x" * (LONGEST_SUMMARY + 1)}
     await sessions.append(KEY, [record(1, content="first"), long])
@@ -214,7 +214,7 @@ async def test_a_summary_that_is_too_long_is_folded_anew(store: BaseStore) -> No
     assert (summary["data"]["first_prompt"], summary["data"]["git_branch"]) == ("first", "main")
 
 
-async def test_metadata_that_lost_its_place_is_an_error_and_nothing_is_lost(store: BaseStore) -> None:
+async def test_metadata_that_lost_its_place_is_an_error_and_nothing_is_lost(store: Store) -> None:
     sessions = SessionStore(store)
     await sessions.append(KEY, [record(1)])
     session = (await store.sessions()).sessions[0]
@@ -224,7 +224,7 @@ async def test_metadata_that_lost_its_place_is_an_error_and_nothing_is_lost(stor
             await call
 
 
-async def test_the_sdk_reads_and_changes_sessions_through_it(store: BaseStore, tmp_path: Path) -> None:
+async def test_the_sdk_reads_and_changes_sessions_through_it(store: Store, tmp_path: Path) -> None:
     sessions = SessionStore(store)
     directory = str(tmp_path)
     project = sdk.project_key_for_directory(directory)
@@ -289,7 +289,7 @@ def test_any_entry_is_told_and_given_back(more: Any, kind: str, content: Any, ma
 
 
 async def test_a_replay_of_the_transcript_itself_adds_nothing_that_was_said(
-    store: BaseStore, tmp_path: Path
+    store: Store, tmp_path: Path
 ) -> None:
     chain = [
         {**told, "sessionId": ID, "parentUuid": uuid(n) if n else None}

@@ -18,7 +18,7 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.store.location import Location
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import Opener
 
 sqlite_only = pytest.mark.parametrize("location", ["sqlite"], indirect=True)
@@ -42,7 +42,7 @@ def holdfast(home: Home, location: Location) -> Run:
     return run
 
 
-async def fill(store: BaseStore, count: int = 3) -> list[str]:
+async def fill(store: Store, count: int = 3) -> list[str]:
     """Some sessions with a word in each."""
     made = []
     for i in range(count):

@@ -18,12 +18,12 @@ from holdfast.model.session import Session
 from holdfast.store.mirror.compare import pages
 from holdfast.store.queries import shared
 from holdfast.store.sql import Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import Opener
 from tests.support.store_model import OWNER, log_of, said, whole_log
 
 
-async def test_events_of_fifty_writers_land_once_and_in_order(store: BaseStore, opener: Opener) -> None:
+async def test_events_of_fifty_writers_land_once_and_in_order(store: Store, opener: Opener) -> None:
     stores = [store, await opener(), await opener()]
     sessions = [(await store.create_session("claude")).id for _ in range(3)]
 
@@ -47,14 +47,14 @@ async def test_events_of_fifty_writers_land_once_and_in_order(store: BaseStore, 
     assert len(await whole_log(store)) == 203
 
 
-async def test_one_origin_of_many_writers_is_stored_once(store: BaseStore, opener: Opener) -> None:
+async def test_one_origin_of_many_writers_is_stored_once(store: Store, opener: Opener) -> None:
     stores = [store, await opener()]
     session = (await store.create_session("claude")).id
     done = await asyncio.gather(*[s.commit(Commit(session, [said("x", "1")])) for s in stores * 10])
     assert sum(d.dropped for d in done) == 19 and sum(len(d.seqs) for d in done) == 1
 
 
-async def test_a_key_raced_for_by_openers_has_one_winner(store: BaseStore, opener: Opener) -> None:
+async def test_a_key_raced_for_by_openers_has_one_winner(store: Store, opener: Opener) -> None:
     stores = [store, await opener()]
     answers = await asyncio.gather(
         *[s.create_session("claude", key="k") for s in stores * 5], return_exceptions=True
@@ -64,14 +64,14 @@ async def test_a_key_raced_for_by_openers_has_one_winner(store: BaseStore, opene
     assert len(lost) == 9 and {r.facts["session"] for r in lost} == {won.id}
 
 
-async def test_a_token_raced_for_by_openers_is_one_step(store: BaseStore, opener: Opener) -> None:
+async def test_a_token_raced_for_by_openers_is_one_step(store: Store, opener: Opener) -> None:
     stores = [store, await opener()]
     session = (await store.create_session("claude")).id
     news = await asyncio.gather(*[s.see_token(session, "claude", "A", protocol="p") for s in stores * 5])
     assert sum(news) == 1 and len(await store.tokens(session)) == 1
 
 
-async def test_a_refused_write_does_not_hurt_those_it_was_committed_with(store: BaseStore) -> None:
+async def test_a_refused_write_does_not_hurt_those_it_was_committed_with(store: Store) -> None:
     session = (await store.create_session("claude", key="k")).id
 
     async def good(i: int) -> None:
@@ -91,7 +91,7 @@ async def test_a_refused_write_does_not_hurt_those_it_was_committed_with(store: 
     assert [e.body["text"] for e in log[1:]] == [str(i) for i in range(0, 60, 2)]
 
 
-async def test_a_caller_that_gives_up_does_not_stop_the_others(store: BaseStore) -> None:
+async def test_a_caller_that_gives_up_does_not_stop_the_others(store: Store) -> None:
     session = (await store.create_session("claude")).id
     writers = [asyncio.create_task(store.commit(Commit(session, [said(str(i), str(i))]))) for i in range(20)]
     await asyncio.sleep(0)
@@ -105,7 +105,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(store: BaseStore)
     assert len(texts) == len(set(texts)) and [e.seq for e in log] == list(range(1, len(log) + 1))
 
 
-async def test_the_views_are_what_the_log_says(store: BaseStore, opener: Opener) -> None:
+async def test_the_views_are_what_the_log_says(store: Store, opener: Opener) -> None:
     """Fold each log from nothing: header, lineage and tasks must come out as they are kept."""
     other = await opener()
     session = (await store.create_session("cursor", key="k", metadata={"a": 1})).id

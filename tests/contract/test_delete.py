@@ -20,12 +20,12 @@ from holdfast.model.commit import Commit
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import REGISTRY, Opener
 from tests.support.store_model import OWNER, WORKTREE, everything, log_of, nothing_changes, said
 
 
-async def full_session(store: BaseStore, key: str | None = "k") -> str:
+async def full_session(store: Store, key: str | None = "k") -> str:
     session = (await store.create_session("claude", key=key, worktree=WORKTREE, metadata={"a": 1})).id
     await store.commit(Commit(session, [said("one", "1"), said("two", "2")]))
     await store.see_token(session, "claude", "native-A", protocol="stream-json")
@@ -33,11 +33,11 @@ async def full_session(store: BaseStore, key: str | None = "k") -> str:
     return session
 
 
-async def mirrors_level(store: BaseStore) -> None:
+async def mirrors_level(store: Store) -> None:
     await store.with_mirrors(lambda files: None)
 
 
-async def test_a_deleted_session_is_in_the_trash_with_its_tombstone(store: BaseStore, home: Home) -> None:
+async def test_a_deleted_session_is_in_the_trash_with_its_tombstone(store: Store, home: Home) -> None:
     session = await full_session(store)
     await mirrors_level(store)
     assert os.path.exists(home.mirror(session))
@@ -56,7 +56,7 @@ async def test_a_deleted_session_is_in_the_trash_with_its_tombstone(store: BaseS
         assert await store.delete(session, "me", "again") == deleted
 
 
-async def test_a_deleted_session_takes_nothing_more(store: BaseStore) -> None:
+async def test_a_deleted_session_takes_nothing_more(store: Store) -> None:
     session = await full_session(store)
     (task,) = await store.tasks(session=session)
     await store.delete(session, "me", "gone")
@@ -81,7 +81,7 @@ async def test_a_deleted_session_takes_nothing_more(store: BaseStore) -> None:
 
 @pytest.mark.parametrize("archived", [False, True])
 async def test_a_restored_session_is_as_it_was(
-    store: BaseStore, opener: Opener, home: Home, archived: bool
+    store: Store, opener: Opener, home: Home, archived: bool
 ) -> None:
     session = await full_session(store)
     if archived:
@@ -108,7 +108,7 @@ async def test_a_restored_session_is_as_it_was(
     assert (await store.restore(session, "me")).state == restored.state
 
 
-async def test_a_running_session_is_not_deleted(store: BaseStore, home: Home) -> None:
+async def test_a_running_session_is_not_deleted(store: Store, home: Home) -> None:
     session = await full_session(store)
     (task,) = await store.tasks(session=session)
     await store.claim(task.id, 0, OWNER, 60)
@@ -127,7 +127,7 @@ async def test_a_running_session_is_not_deleted(store: BaseStore, home: Home) ->
     assert (await store.delete(session, "me", "gone")).state == "deleted"
 
 
-async def test_a_note_that_cannot_be_stored_deletes_nothing(store: BaseStore, home: Home) -> None:
+async def test_a_note_that_cannot_be_stored_deletes_nothing(store: Store, home: Home) -> None:
     session = await full_session(store)
     async with nothing_changes(store):
         for by, reason in (("\0", "r"), ("me", "\ud800"), ("me", "x" * 5000), ("me", None)):
@@ -136,7 +136,7 @@ async def test_a_note_that_cannot_be_stored_deletes_nothing(store: BaseStore, ho
     assert os.listdir(home.trash) == []
 
 
-async def test_a_key_that_was_taken_meanwhile_stops_a_restore(store: BaseStore, home: Home) -> None:
+async def test_a_key_that_was_taken_meanwhile_stops_a_restore(store: Store, home: Home) -> None:
     session = await full_session(store)
     await store.delete(session, "me", "gone")
     await mirrors_level(store)
@@ -151,7 +151,7 @@ async def test_a_key_that_was_taken_meanwhile_stops_a_restore(store: BaseStore, 
     assert (await store.restore(session, "me")).state == "live"
 
 
-async def test_a_restore_of_another_deletion_undoes_nothing(store: BaseStore) -> None:
+async def test_a_restore_of_another_deletion_undoes_nothing(store: Store) -> None:
     session = await full_session(store)
     await store.delete(session, "me", "gone")
     async with nothing_changes(store):

@@ -14,14 +14,14 @@ from holdfast.model.event import NewEvent
 from holdfast.model.session import Link, Session
 from holdfast.model.task import Task, WaitingFor
 from holdfast.process import identity
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from holdfast.store.types import Dispatch, SessionReplacement
 from tests.conftest import Opener
 
 NOTE = NewEvent("notice", {"text": "resume=<none>: because", "code": "not_resumed"})
 
 
-async def thread(store: BaseStore) -> Session:
+async def thread(store: Store) -> Session:
     """A live session under a key, with a token."""
     made = await store.create_session("demo", key="k", cwd="/w")
     await store.see_token(made.id, "demo", "n1")
@@ -43,11 +43,11 @@ def instead_of(old: Session, **more: Any) -> Dispatch:
     return Dispatch(ids.new(ids.SESSION), "go", {}, **given)
 
 
-async def claimed(store: BaseStore, task: Task) -> Task:
+async def claimed(store: Store, task: Task) -> Task:
     return await store.claim(task.id, task.generation, identity.me("here"), 60)
 
 
-async def test_a_prompt_is_queued_where_it_was_judged(store: BaseStore) -> None:
+async def test_a_prompt_is_queued_where_it_was_judged(store: Store) -> None:
     old = await thread(store)
     task = await store.dispatch(into(old.id, seen=old.events))
     assert (task.session, task.status) == (old.id, "queued")
@@ -58,7 +58,7 @@ async def test_a_prompt_is_queued_where_it_was_judged(store: BaseStore) -> None:
     assert [t.id for t in await store.tasks(session=old.id)] == [task.id, behind.id]
 
 
-async def test_a_judgement_that_is_out_of_date_queues_nothing(store: BaseStore) -> None:
+async def test_a_judgement_that_is_out_of_date_queues_nothing(store: Store) -> None:
     old = await thread(store)
     before = (await store.session(old.id)).events
     for dispatch in (into(old.id, seen=before - 1), instead_of(old, seen=before - 1)):
@@ -71,7 +71,7 @@ async def test_a_judgement_that_is_out_of_date_queues_nothing(store: BaseStore) 
     assert await store.tasks() == [] and len((await store.sessions(state="all", empty=True)).sessions) == 1
 
 
-async def test_a_new_session_takes_over_key_and_place(store: BaseStore) -> None:
+async def test_a_new_session_takes_over_key_and_place(store: Store) -> None:
     old = await thread(store)
     task = await store.dispatch(instead_of(old, seen=old.events))
     new, away = await store.session(task.session), await store.session(old.id)
@@ -83,7 +83,7 @@ async def test_a_new_session_takes_over_key_and_place(store: BaseStore) -> None:
     assert kinds == [("session", task.id), ("task", task.id), ("notice", task.id)]
 
 
-async def test_what_waits_goes_along_in_order(store: BaseStore) -> None:
+async def test_what_waits_goes_along_in_order(store: Store) -> None:
     old = await thread(store)
     first = await store.enqueue(old.id, "first")
     waiting = [await store.enqueue(old.id, f"waits {n}", options={"n": n}) for n in range(3)]
@@ -102,7 +102,7 @@ async def test_what_waits_goes_along_in_order(store: BaseStore) -> None:
     ]
 
 
-async def test_one_that_has_another_owner_by_now_is_not_moved(store: BaseStore) -> None:
+async def test_one_that_has_another_owner_by_now_is_not_moved(store: Store) -> None:
     old = await thread(store)
     running = await claimed(store, await store.enqueue(old.id, "go"))
     for generation in (running.generation - 1, running.generation):
@@ -123,7 +123,7 @@ async def test_one_that_has_another_owner_by_now_is_not_moved(store: BaseStore) 
         {"retry_of": "t000000000000000"},
     ],
 )
-async def test_what_is_refused_leaves_the_old_one_as_it_was(store: BaseStore, spoilt: dict[str, Any]) -> None:
+async def test_what_is_refused_leaves_the_old_one_as_it_was(store: Store, spoilt: dict[str, Any]) -> None:
     await store.create_session("demo", key="taken")
     old = await thread(store)
     with pytest.raises((errors.BadInput, errors.Refused, errors.NotFound)):
@@ -133,7 +133,7 @@ async def test_what_is_refused_leaves_the_old_one_as_it_was(store: BaseStore, sp
     assert await store.session(old.id) == old and await store.tasks() == []
 
 
-async def test_a_task_is_tried_again_once(store: BaseStore) -> None:
+async def test_a_task_is_tried_again_once(store: Store) -> None:
     old = await thread(store)
     running = await claimed(store, await store.enqueue(old.id, "go"))
     await store.set_status(running.id, "interrupted", generation=running.generation)
@@ -171,7 +171,7 @@ def open_lines(path: str) -> list[str]:
         return file.read().splitlines()
 
 
-async def test_the_same_dispatch_made_twice_is_one_task(store: BaseStore) -> None:
+async def test_the_same_dispatch_made_twice_is_one_task(store: Store) -> None:
     old = await thread(store)
     name = ids.derived(ids.TASK, "forge", "delivery-1")
     first = await store.dispatch(into(old.id, task=name))

@@ -95,9 +95,9 @@ def test_a_person_reads_every_word_of_it(terminal: Terminal, tmp_path: Path) -> 
     for finding in found["findings"]:
         assert finding["text"] in words and finding["subject"] in words and finding["code"] in words
         assert finding["action"] is None or f"→ {finding['action']}" in words
-    assert "29 findings, 1 of them can be mended safely" in summary
-    assert command == f"to mend that: holdfast doctor hapi {folder} --apply {found['fingerprint']}"
-    assert words.index("CAN BE MENDED") < words.index("LEFT ALONE") < words.index("archived_resumable")
+    assert "29 findings, 1 of them can be repaired safely" in summary
+    assert command == f"to repair: holdfast doctor hapi {folder} --apply {found['fingerprint']}"
+    assert words.index("CAN BE REPAIRED") < words.index("LEFT UNCHANGED") < words.index("archived_resumable")
 
 
 @sqlite_only

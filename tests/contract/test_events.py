@@ -12,19 +12,19 @@ from holdfast.model import changes as c
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.event import BODY_HAS, NewEvent
 from holdfast.model.task import Task
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from holdfast.store.types import CommitResult
 from tests.conftest import Opener
 from tests.support.store_model import OWNER, log_of, nothing_changes, origin, said
 
 
-async def running(store: BaseStore) -> Task:
+async def running(store: Store) -> Task:
     session = await store.create_session("claude")
     task = await store.enqueue(session.id, "hi")
     return await store.claim(task.id, 0, OWNER, 60)
 
 
-async def test_seq_has_no_gaps_over_all_kinds_of_records(store: BaseStore) -> None:
+async def test_seq_has_no_gaps_over_all_kinds_of_records(store: Store) -> None:
     task = await running(store)
     await store.commit(Commit(task.session, [said("a"), said("b")]))
     await store.see_token(task.session, "claude", "n")
@@ -41,7 +41,7 @@ async def test_seq_has_no_gaps_over_all_kinds_of_records(store: BaseStore) -> No
 
 
 async def test_commits_that_are_handed_in_together_are_taken_or_refused_each_by_itself(
-    store: BaseStore,
+    store: Store,
 ) -> None:
     first, second = await store.create_session("claude"), await store.create_session("claude")
     given = [
@@ -67,7 +67,7 @@ async def test_commits_that_are_handed_in_together_are_taken_or_refused_each_by_
     assert await store.commit_all([]) == []
 
 
-async def test_an_event_comes_back_as_it_was_given(store: BaseStore) -> None:
+async def test_an_event_comes_back_as_it_was_given(store: Store) -> None:
     task = await running(store)
     at = "2025-12-31T23:59:59.000001Z"
     given = NewEvent("assistant", {"text": "x", "more": [1, None]}, at, True, origin("r1"))
@@ -93,7 +93,7 @@ async def test_an_event_comes_back_as_it_was_given(store: BaseStore) -> None:
     }
 
 
-async def test_pages_of_a_log_join_without_a_seam(store: BaseStore) -> None:
+async def test_pages_of_a_log_join_without_a_seam(store: Store) -> None:
     session = await store.create_session("claude")
     await store.commit(Commit(session.id, [said(str(i)) for i in range(50)]))
     log = await log_of(store, session.id)
@@ -106,7 +106,7 @@ async def test_pages_of_a_log_join_without_a_seam(store: BaseStore) -> None:
     assert await store.events(session.id, after=10**6) == []
 
 
-async def test_a_page_of_nothing_is_refused(store: BaseStore) -> None:
+async def test_a_page_of_nothing_is_refused(store: Store) -> None:
     """Else an empty list, which means that was all, would not mean it."""
     session = await store.create_session("claude")
     for answer in (
@@ -121,7 +121,7 @@ async def test_a_page_of_nothing_is_refused(store: BaseStore) -> None:
             await answer
 
 
-async def test_a_repeated_origin_is_dropped_and_reported(store: BaseStore, opener: Opener) -> None:
+async def test_a_repeated_origin_is_dropped_and_reported(store: Store, opener: Opener) -> None:
     session = (await store.create_session("claude")).id
     first = await store.commit(Commit(session, [said("a", "1"), said("b", "2"), said("a again", "1")]))
     assert (first.seqs, first.dropped) == (range(2, 4), 1)
@@ -140,7 +140,7 @@ async def test_a_repeated_origin_is_dropped_and_reported(store: BaseStore, opene
     assert texts == ["a", "b", "c", "d", "5"]
 
 
-async def test_an_origin_counts_in_its_own_session_and_as_a_whole(store: BaseStore) -> None:
+async def test_an_origin_counts_in_its_own_session_and_as_a_whole(store: Store) -> None:
     one = (await store.create_session("claude")).id
     two = (await store.create_session("claude")).id
     assert (await store.commit(Commit(one, [said("a", "1")]))).dropped == 0
@@ -150,7 +150,7 @@ async def test_an_origin_counts_in_its_own_session_and_as_a_whole(store: BaseSto
     assert (await store.commit(Commit(one, [said("a"), said("a")]))).dropped == 0  # no origin: no repeat
 
 
-async def test_one_commit_carries_events_spool_token_and_status_together(store: BaseStore) -> None:
+async def test_one_commit_carries_events_spool_token_and_status_together(store: Store) -> None:
     task = await running(store)
     entries: list[Entry] = [
         c.SeeToken(agent="claude", native_id="A", seen_in="stream"),
@@ -196,7 +196,7 @@ BAD_ENTRIES: list[Any] = [
 ]
 
 
-async def test_a_commit_whose_last_entry_is_refused_leaves_nothing(store: BaseStore) -> None:
+async def test_a_commit_whose_last_entry_is_refused_leaves_nothing(store: Store) -> None:
     for bad in BAD_ENTRIES:
         task = await running(store)
         await store.deliver(task.id, "accepted", 1)
@@ -208,7 +208,7 @@ async def test_a_commit_whose_last_entry_is_refused_leaves_nothing(store: BaseSt
         assert (retried.dropped, len(retried.seqs)) == (0, 2)
 
 
-async def test_every_kind_needs_what_its_body_is_to_have(store: BaseStore) -> None:
+async def test_every_kind_needs_what_its_body_is_to_have(store: Store) -> None:
     session = (await store.create_session("claude")).id
     for kind, needed in BODY_HAS.items():
         body = dict.fromkeys(needed, "ok")
@@ -222,7 +222,7 @@ async def test_every_kind_needs_what_its_body_is_to_have(store: BaseStore) -> No
     assert (header.events, header.messages) == (1 + len(BODY_HAS), len(BODY_HAS) - 2)  # notice and error
 
 
-async def test_the_spool_offset_does_not_go_back(store: BaseStore) -> None:
+async def test_the_spool_offset_does_not_go_back(store: Store) -> None:
     task = await running(store)
 
     async def spool(offset: int, *events: NewEvent) -> None:
@@ -240,7 +240,7 @@ async def test_the_spool_offset_does_not_go_back(store: BaseStore) -> None:
             await store.commit(Commit(task.session, [said("b")], task=task.id, spool=200))
 
 
-async def test_a_dropped_event_still_moves_the_spool(store: BaseStore) -> None:
+async def test_a_dropped_event_still_moves_the_spool(store: Store) -> None:
     task = await running(store)
     for offset in (10, 20):
         await store.commit(Commit(task.session, [said("a", "1")], task=task.id, generation=1, spool=offset))
@@ -248,7 +248,7 @@ async def test_a_dropped_event_still_moves_the_spool(store: BaseStore) -> None:
     assert [e.kind for e in await log_of(store, task.session)] == ["session", "task", "task", "user"]
 
 
-async def test_an_event_of_a_task_that_is_not_there_is_refused(store: BaseStore) -> None:
+async def test_an_event_of_a_task_that_is_not_there_is_refused(store: Store) -> None:
     """The task stands in every line of the mirror; only one of this session's may."""
     one = (await store.create_session("claude")).id
     foreign = await store.enqueue((await store.create_session("claude")).id, "hi")
@@ -260,14 +260,14 @@ async def test_an_event_of_a_task_that_is_not_there_is_refused(store: BaseStore)
                 await store.see_token(one, "claude", "n", task=task)
 
 
-async def test_a_commit_of_nothing_is_nothing(store: BaseStore) -> None:
+async def test_a_commit_of_nothing_is_nothing(store: Store) -> None:
     session = await store.create_session("claude")
     async with nothing_changes(store):
         done = await store.commit(Commit(session.id))
     assert (len(done.seqs), done.dropped, done.unchanged) == (0, 0, 0)
 
 
-async def test_a_session_can_be_begun_and_filled_in_one_commit(store: BaseStore) -> None:
+async def test_a_session_can_be_begun_and_filled_in_one_commit(store: Store) -> None:
     session = ids.new(ids.SESSION)
     entries: list[Entry] = [
         c.Create(agent="codex"),

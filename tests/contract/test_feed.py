@@ -14,7 +14,7 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.store.location import Location
 from holdfast.store.mirror.writer import QUIET_S
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage
 from tests.conftest import Opener
 from tests.support.store_model import log_of, said, whole_log
@@ -57,7 +57,7 @@ async def done(feed: AsyncIterator[ChangeFeedPage]) -> None:
     await feed.aclose()  # type: ignore[attr-defined]
 
 
-async def test_changes_come_in_commit_order_over_all_sessions(store: BaseStore, opener: Opener) -> None:
+async def test_changes_come_in_commit_order_over_all_sessions(store: Store, opener: Opener) -> None:
     other = await opener()
     one = (await store.create_session("claude")).id
     two = (await other.create_session("codex")).id
@@ -70,7 +70,7 @@ async def test_changes_come_in_commit_order_over_all_sessions(store: BaseStore, 
     assert found == await whole_log(other)
 
 
-async def test_a_cursor_goes_on_where_it_left(store: BaseStore) -> None:
+async def test_a_cursor_goes_on_where_it_left(store: Store) -> None:
     session = (await store.create_session("claude")).id
     start = await store.cursor()
     assert await store.changes(start) == ChangeFeedPage([], start, False, False)
@@ -86,7 +86,7 @@ async def test_a_cursor_goes_on_where_it_left(store: BaseStore) -> None:
     assert (await store.changes(found[2].cursor)).changes == found[3:]  # each has a cursor of its own
 
 
-async def test_a_cursor_of_elsewhere_is_a_gap_and_starts_anew(store: BaseStore) -> None:
+async def test_a_cursor_of_elsewhere_is_a_gap_and_starts_anew(store: Store) -> None:
     session = (await store.create_session("claude")).id
     await store.commit(Commit(session, [said("a")]))
     everything = await store.changes()
@@ -110,7 +110,7 @@ async def test_a_cursor_of_elsewhere_is_a_gap_and_starts_anew(store: BaseStore) 
         assert await store.changes(cursor) == everything._replace(gap=True), cursor
 
 
-async def test_two_databases_do_not_share_cursors(store: BaseStore, home: Home) -> None:
+async def test_two_databases_do_not_share_cursors(store: Store, home: Home) -> None:
     from holdfast.model.token import TokenRules
     from holdfast.store.open import open_store
 
@@ -123,7 +123,7 @@ async def test_two_databases_do_not_share_cursors(store: BaseStore, home: Home) 
         await there.close()
 
 
-async def test_a_follower_hears_its_own_and_other_openers(store: BaseStore, opener: Opener) -> None:
+async def test_a_follower_hears_its_own_and_other_openers(store: Store, opener: Opener) -> None:
     other = await opener()
     session = (await store.create_session("claude")).id
     feed = store.follow(await store.cursor())
@@ -140,7 +140,7 @@ async def test_a_follower_hears_its_own_and_other_openers(store: BaseStore, open
     await done(feed)
 
 
-async def test_a_follower_hears_other_processes(store: BaseStore, location: Location, home: Home) -> None:
+async def test_a_follower_hears_other_processes(store: Store, location: Location, home: Home) -> None:
     session = (await store.create_session("claude")).id
     feed = store.follow(await store.cursor())
     child = await asyncio.create_subprocess_exec(
@@ -154,7 +154,7 @@ async def test_a_follower_hears_other_processes(store: BaseStore, location: Loca
     await done(feed)
 
 
-async def test_a_follower_that_comes_back_has_missed_nothing(store: BaseStore, opener: Opener) -> None:
+async def test_a_follower_that_comes_back_has_missed_nothing(store: Store, opener: Opener) -> None:
     other = await opener()
     session = (await store.create_session("claude")).id
     cursor: str = await store.cursor()
@@ -177,7 +177,7 @@ async def test_a_follower_that_comes_back_has_missed_nothing(store: BaseStore, o
 
 
 async def test_what_is_written_just_after_a_look_is_heard(
-    store: BaseStore, opener: Opener, monkeypatch: pytest.MonkeyPatch
+    store: Store, opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its look and its wait a follower is not deaf.
 
@@ -192,7 +192,7 @@ async def test_what_is_written_just_after_a_look_is_heard(
             pending = [Commit(session, [said("meanwhile")])]
 
             async def look_and_be_late(
-                after: str | None, pending: list[Commit] = pending, writer: BaseStore = writer
+                after: str | None, pending: list[Commit] = pending, writer: Store = writer
             ) -> ChangeFeedPage:
                 found = await look(after)
                 if pending:
@@ -211,7 +211,7 @@ async def test_what_is_written_just_after_a_look_is_heard(
         assert min(waited) < QUIET_S * 0.8, waited
 
 
-async def test_a_follower_with_a_foreign_cursor_is_told_of_the_gap(store: BaseStore) -> None:
+async def test_a_follower_with_a_foreign_cursor_is_told_of_the_gap(store: Store) -> None:
     await store.create_session("claude")
     feed = store.follow("elsewhere.5")
     async with asyncio.timeout(10):
@@ -225,7 +225,7 @@ def thread_count() -> int:
     return sum(not thread.name.startswith("holdfast-read") for thread in threading.enumerate())
 
 
-async def test_ending_a_follower_leaves_nothing_behind(store: BaseStore) -> None:
+async def test_ending_a_follower_leaves_nothing_behind(store: Store) -> None:
     session = (await store.create_session("claude")).id
 
     async def follow() -> None:
@@ -249,7 +249,7 @@ async def test_ending_a_follower_leaves_nothing_behind(store: BaseStore) -> None
 
 
 @pytest.mark.parametrize("batch", [1, 40])
-async def test_what_is_in_the_feed_is_what_was_acknowledged(store: BaseStore, batch: int) -> None:
+async def test_what_is_in_the_feed_is_what_was_acknowledged(store: Store, batch: int) -> None:
     sessions = [(await store.create_session("claude")).id for _ in range(3)]
     cursor = await store.cursor()
     commits = [Commit(sessions[i % 3], [said(f"{i}.{j}") for j in range(batch)]) for i in range(9)]

@@ -18,29 +18,29 @@ from holdfast.store.location import Location
 from holdfast.store.sqlite import store as sqlite_store
 from holdfast.store.sqlite.connection import open_reader
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.support.store_model import OWNER, WORKTREE, log_of, said, whole_log
 
 
-async def spoken(store: BaseStore, agent: str = "claude", **given: Any) -> str:
+async def spoken(store: Store, agent: str = "claude", **given: Any) -> str:
     """A session that is not empty."""
     session = await store.create_session(agent, **given)
     await store.commit(Commit(session.id, [said()]))
     return session.id
 
 
-async def listed(store: BaseStore, **filters: Any) -> list[str]:
+async def listed(store: Store, **filters: Any) -> list[str]:
     return [header.id for header in (await store.sessions(**filters)).sessions]
 
 
-async def test_the_latest_comes_first(store: BaseStore) -> None:
+async def test_the_latest_comes_first(store: Store) -> None:
     first, second, third = [await spoken(store) for _ in range(3)]
     assert await listed(store) == [third, second, first]
     await store.commit(Commit(first, [said("again")]))
     assert await listed(store) == [first, third, second]
 
 
-async def test_a_list_shows_the_same_headers_as_a_look_at_each(store: BaseStore) -> None:
+async def test_a_list_shows_the_same_headers_as_a_look_at_each(store: Store) -> None:
     await spoken(store, title="a", worktree=WORKTREE, metadata={"m": [1]})
     archived = await spoken(store, "codex", key="k")
     await store.archive(archived, "me", "completed")
@@ -48,7 +48,7 @@ async def test_a_list_shows_the_same_headers_as_a_look_at_each(store: BaseStore)
         assert header == await store.session(header.id)
 
 
-async def test_a_long_list_is_the_same_without_metadata(store: BaseStore) -> None:
+async def test_a_long_list_is_the_same_without_metadata(store: Store) -> None:
     first = await spoken(store, title="ä\n", cwd="/w", worktree=WORKTREE, metadata={"m": [1]})
     await store.enqueue(first, "go on")
     second = await spoken(store, "codex", key="k", host="h", link=Link(first, "fork"))
@@ -69,7 +69,7 @@ async def test_a_long_list_is_the_same_without_metadata(store: BaseStore) -> Non
         await store.headers(before="nowhere")
 
 
-async def test_states_are_told_apart(store: BaseStore) -> None:
+async def test_states_are_told_apart(store: Store) -> None:
     live, archived, deleted, both = [await spoken(store) for _ in range(4)]
     for session in (archived, both):
         await store.archive(session, "me", "completed")
@@ -83,7 +83,7 @@ async def test_states_are_told_apart(store: BaseStore) -> None:
     assert await listed(store, state="nonsense") == []
 
 
-async def test_agents_and_keys_are_compared_whole(store: BaseStore) -> None:
+async def test_agents_and_keys_are_compared_whole(store: Store) -> None:
     one = await spoken(store, "claude", key="k:1")
     two = await spoken(store, "codex", key="k:10")
     assert await listed(store, agent="claude") == [one]
@@ -93,7 +93,7 @@ async def test_agents_and_keys_are_compared_whole(store: BaseStore) -> None:
     assert await listed(store, key="\0") == [] == await listed(store, agent="\ud800")
 
 
-async def test_text_is_found_as_it_is_written_whatever_its_case(store: BaseStore) -> None:
+async def test_text_is_found_as_it_is_written_whatever_its_case(store: Store) -> None:
     titles = [
         "Größe ÄNDERN",
         "100% sure",
@@ -124,7 +124,7 @@ async def test_text_is_found_as_it_is_written_whatever_its_case(store: BaseStore
         assert sorted(await listed(store, text=text)) == sorted(sessions[t] for t in wanted), text
 
 
-async def test_text_is_looked_for_in_key_cwd_branch_agent_and_id(store: BaseStore) -> None:
+async def test_text_is_looked_for_in_key_cwd_branch_agent_and_id(store: Store) -> None:
     session = await spoken(store, "gemini", key="forge:7", cwd="/srv/Code", worktree=WORKTREE)
     await spoken(store, "claude", title="other")
     for text in ("FORGE:7", "srv/code", "fix-1", "Gemini", session[3:12].upper()):
@@ -134,7 +134,7 @@ async def test_text_is_looked_for_in_key_cwd_branch_agent_and_id(store: BaseStor
     assert await listed(store, text="forge:7") == []
 
 
-async def test_empty_sessions_are_hidden_but_for_a_worktree_or_a_prompt(store: BaseStore) -> None:
+async def test_empty_sessions_are_hidden_but_for_a_worktree_or_a_prompt(store: Store) -> None:
     empty = (await store.create_session("claude", title="only a title")).id
     worktree = (await store.create_session("claude", worktree=WORKTREE)).id
     prompted = (await store.create_session("claude")).id
@@ -147,7 +147,7 @@ async def test_empty_sessions_are_hidden_but_for_a_worktree_or_a_prompt(store: B
     assert set(await listed(store)) == {empty, worktree, prompted}
 
 
-async def test_pages_visit_each_session_once_while_others_are_written(store: BaseStore) -> None:
+async def test_pages_visit_each_session_once_while_others_are_written(store: Store) -> None:
     quiet = [await spoken(store) for _ in range(12)]
     busy = [await spoken(store) for _ in range(4)]
     seen: list[str] = []
@@ -164,7 +164,7 @@ async def test_pages_visit_each_session_once_while_others_are_written(store: Bas
     assert len(seen) == len(set(seen))
 
 
-async def test_pages_of_sessions_of_one_moment_join(store: BaseStore) -> None:
+async def test_pages_of_sessions_of_one_moment_join(store: Store) -> None:
     at = "2099-01-01T00:00:00.000000Z"
     sessions = []
     for _ in range(7):
@@ -182,7 +182,7 @@ async def test_pages_of_sessions_of_one_moment_join(store: BaseStore) -> None:
     assert (await store.sessions(limit=7)).next is None
 
 
-async def test_a_page_that_never_was_is_not_found(store: BaseStore) -> None:
+async def test_a_page_that_never_was_is_not_found(store: Store) -> None:
     await spoken(store)
     for before in (
         "garbage",
@@ -199,7 +199,7 @@ async def test_a_page_that_never_was_is_not_found(store: BaseStore) -> None:
             await store.sessions(before=before)
 
 
-async def test_a_header_has_no_way_to_write(store: BaseStore) -> None:
+async def test_a_header_has_no_way_to_write(store: Store) -> None:
     header = await store.session(await spoken(store))
     for name in header.__struct_fields__:
         with pytest.raises(AttributeError):
@@ -214,7 +214,7 @@ async def test_a_header_has_no_way_to_write(store: BaseStore) -> None:
     assert "body" not in msgspec.json.encode(header).decode()
 
 
-async def test_no_list_or_look_reads_the_log(store: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_list_or_look_reads_the_log(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked of SQLite itself; PostgreSQL runs the same statements."""
     if not isinstance(store, SqliteStore):
         return
@@ -259,7 +259,7 @@ def hashes(home: Home) -> dict[str, str]:
     return found
 
 
-async def test_reads_do_not_write(store: BaseStore, opener: Any, location: Location, home: Home) -> None:
+async def test_reads_do_not_write(store: Store, opener: Any, location: Location, home: Home) -> None:
     session = await spoken(store, title="t", key="k", metadata={"a": 1})
     await store.see_token(session, "claude", "n")
     task = await store.enqueue(session, "hi")

@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError, UnstorableText
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.store.location import Location
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from holdfast.store.types import CommitResult
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import REPLAY_MARKER
@@ -79,7 +79,7 @@ def test_many_sessions_are_taken_once_each_and_whole(terminal: Terminal, root: P
         assert log[-1]["body"]["code"] == REPLAY_MARKER and all(e["replayed"] for e in log[2:])
     again = terminal.asked("import", "claude")
     assert [(one["new"], one["events"]) for one in again["adopted"]] == [(False, 0)] * MANY
-    assert "nothing is wrong" in terminal.give("doctor", "self").stdout
+    assert "no damage found" in terminal.give("doctor", "self").stdout
 
 
 def test_where_nothing_is_nothing_is_taken(terminal: Terminal) -> None:
@@ -149,7 +149,7 @@ def test_a_store_that_cannot_be_opened_is_said_once(
 
 
 async def test_cut_short_after_any_commit_it_is_completed(
-    store: BaseStore, root: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importer, "BATCH", 5)
     for cut in range(1, 4):  # of three
@@ -169,9 +169,7 @@ async def test_cut_short_after_any_commit_it_is_completed(
         assert await adopt(store, [place]) == [TranscriptImport(done.session, False, 0)]
 
 
-async def test_those_that_are_adopted_together_do_not_disturb_each_other(
-    store: BaseStore, root: Path
-) -> None:
+async def test_those_that_are_adopted_together_do_not_disturb_each_other(store: Store, root: Path) -> None:
     elsewhere = root.parent / "-home-dev-elsewhere"
     elsewhere.mkdir()
     odd = replace(transcript(root, 2).place(), title="a NUL \0 in it")
@@ -183,7 +181,7 @@ async def test_those_that_are_adopted_together_do_not_disturb_each_other(
     assert len((await store.sessions()).sessions) == 1
 
 
-async def adopt(store: BaseStore, places: Sequence[SessionRef]) -> list[ImportOutcome]:
+async def adopt(store: Store, places: Sequence[SessionRef]) -> list[ImportOutcome]:
     return await import_sessions(
         store, READER, places, host="here", protocol=lambda place: None, check_id=lambda place: None
     )
@@ -192,7 +190,7 @@ async def adopt(store: BaseStore, places: Sequence[SessionRef]) -> list[ImportOu
 class Dying:
     """The calls of a process that ends instead of doing that commit."""
 
-    def __init__(self, at: int, store: BaseStore):
+    def __init__(self, at: int, store: Store):
         self._left = at
         self._commit = store.commit
 

@@ -19,14 +19,14 @@ from holdfast.resume import facts
 from holdfast.resume.log_evidence import touched
 from holdfast.resume.verdict import judge
 from holdfast.runner import sessions
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from holdfast.store.types import CommitResult
 from tests.conftest import REGISTRY
 
 MANY = 1200
 
 
-async def run_task(store: BaseStore, session: str, status: Status, prompt: str = "go") -> Task:
+async def run_task(store: Store, session: str, status: Status, prompt: str = "go") -> Task:
     """A task that the agent took, and its end."""
     queued = await store.enqueue(session, prompt)
     task = await store.claim(queued.id, queued.generation, identity.me("here"), 60)
@@ -36,7 +36,7 @@ async def run_task(store: BaseStore, session: str, status: Status, prompt: str =
     return await store.set_status(task.id, status, generation=task.generation, reason="signal 9")
 
 
-async def long_thread(store: BaseStore) -> Session:
+async def long_thread(store: Store) -> Session:
     """A thread whose first task succeeded, with 1,200 prompts behind it that were cancelled in the queue."""
     made = await store.create_session("demo", key="k", cwd="/w")
     await store.see_token(made.id, "demo", "n1", protocol="acp", seen_in="import")
@@ -51,7 +51,7 @@ async def long_thread(store: BaseStore) -> Session:
     return await store.session(made.id)
 
 
-async def test_a_long_thread_is_asked_from_its_end(store: BaseStore, home: Home) -> None:
+async def test_a_long_thread_is_asked_from_its_end(store: Store, home: Home) -> None:
     """One thread for all questions: to make it takes long."""
     thread = await long_thread(store)
     await _check_questions(store, thread)
@@ -72,7 +72,7 @@ async def test_a_long_thread_is_asked_from_its_end(store: BaseStore, home: Home)
     await _check_verdict(store, home, thread.id, running.id)
 
 
-async def _check_questions(store: BaseStore, thread: Session) -> None:
+async def _check_questions(store: Store, thread: Session) -> None:
     assert len(await store.tasks(session=thread.id)) == thread.tasks == 1 + MANY
     first = await store.first_task(thread.id)
     assert first is not None and first.prompt == "the first"
@@ -81,7 +81,7 @@ async def _check_questions(store: BaseStore, thread: Session) -> None:
     assert await store.has_unsuccessful(thread.id) and await store.open_tasks(thread.id) == []
 
 
-async def _check_deliveries(store: BaseStore) -> None:
+async def _check_deliveries(store: Store) -> None:
     assert await store.key_has_tasks("k") and not await store.key_has_tasks("other")
     for number in (0, 5, MANY - 1):
         (found,) = await store.delivered_tasks("k", f"d{number}")
@@ -91,7 +91,7 @@ async def _check_deliveries(store: BaseStore) -> None:
     assert await store.delivered_tasks("other", "d5") == []
 
 
-async def _check_verdict(store: BaseStore, home: Home, thread: str, interrupted: str) -> None:
+async def _check_verdict(store: Store, home: Home, thread: str, interrupted: str) -> None:
     """An interruption behind the 1,000th task is seen, and the session is not resumed."""
     place = facts.NativeLocation(home, {}, Node("here", frozenset({"here"})))
     found = await facts.gather(store, REGISTRY.get("demo"), place, thread)
@@ -100,7 +100,7 @@ async def _check_verdict(store: BaseStore, home: Home, thread: str, interrupted:
     assert verdict.action == "fresh" and "last_interrupted" in [reason.code for reason in verdict.reasons]
 
 
-async def test_the_store_and_the_rules_agree_on_what_reached_an_agent(store: BaseStore) -> None:
+async def test_the_store_and_the_rules_agree_on_what_reached_an_agent(store: Store) -> None:
     """Every status with every delivery, as a task can come to it."""
     agreed = 0
     statuses = [status for status in get_args(Status) if status != "waiting"]  # that is a queued one
@@ -123,11 +123,11 @@ async def test_the_store_and_the_rules_agree_on_what_reached_an_agent(store: Bas
 
 
 @pytest.mark.parametrize("name", ["nobody", "s" + "0" * 15])
-async def test_questions_about_no_session(store: BaseStore, name: str) -> None:
+async def test_questions_about_no_session(store: Store, name: str) -> None:
     assert await store.latest_tasks(session=name) == [] and await store.tasks(session=name) == []
 
 
-async def test_only_what_can_still_be_run_again_is_redispatched(store: BaseStore) -> None:
+async def test_only_what_can_still_be_run_again_is_redispatched(store: Store) -> None:
     """Of many interrupted tasks: the last one started in a live session, once."""
     went_on, cut, cut_twice, put_away = [
         (await store.create_session("demo", key=key)).id for key in ("on", "cut", "twice", "away")

@@ -12,7 +12,7 @@ from holdfast import errors
 from holdfast.model.commit import MAX_METADATA, Commit
 from holdfast.model.json_codec import MAX_DEPTH
 from holdfast.store.location import Location
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import REGISTRY, Opener
 from tests.support.store_model import OWNER, nothing_changes, said
 
@@ -71,7 +71,7 @@ def nested(depth: int) -> dict[str, Any]:
     return value
 
 
-async def test_what_is_no_object_is_refused(store: BaseStore) -> None:
+async def test_what_is_no_object_is_refused(store: Store) -> None:
     session = await store.create_session("claude", metadata={"kept": 1})
     bad: Any
     async with nothing_changes(store):
@@ -84,7 +84,7 @@ async def test_what_is_no_object_is_refused(store: BaseStore) -> None:
                     await store.create_session("claude", metadata=bad)
 
 
-async def test_what_is_too_large_is_refused(store: BaseStore) -> None:
+async def test_what_is_too_large_is_refused(store: Store) -> None:
     half = "x" * (MAX_METADATA // 2)
     session = await store.create_session("claude", metadata={"a": half})
     async with nothing_changes(store):
@@ -97,7 +97,7 @@ async def test_what_is_too_large_is_refused(store: BaseStore) -> None:
     assert (await store.patch_metadata(session.id, {"a": None, "b": half}, 1)).metadata == {"b": half}
 
 
-async def test_what_is_too_deep_is_refused_and_what_is_taken_can_be_read(store: BaseStore) -> None:
+async def test_what_is_too_deep_is_refused_and_what_is_taken_can_be_read(store: Store) -> None:
     session = await store.create_session("claude", metadata={"kept": 1})
     async with nothing_changes(store):
         for depth in (MAX_DEPTH + 1, 500, 900, 985, 1000, 3000):
@@ -109,7 +109,7 @@ async def test_what_is_too_deep_is_refused_and_what_is_taken_can_be_read(store: 
     assert patched.metadata == {"kept": 1, **nested(MAX_DEPTH)}
 
 
-async def test_values_that_are_no_json_are_refused(store: BaseStore) -> None:
+async def test_values_that_are_no_json_are_refused(store: Store) -> None:
     session = await store.create_session("claude", metadata={"kept": 1})
     bad: Any
     async with nothing_changes(store):
@@ -120,7 +120,7 @@ async def test_values_that_are_no_json_are_refused(store: BaseStore) -> None:
                 await store.create_session("claude", metadata={"a": bad})
 
 
-async def test_a_wrong_version_answers_with_the_current_one(store: BaseStore) -> None:
+async def test_a_wrong_version_answers_with_the_current_one(store: Store) -> None:
     session = await store.create_session("claude", metadata={"a": 1})
     assert (await store.patch_metadata(session.id, {"b": 2}, 1)).version == 2
     async with nothing_changes(store):
@@ -131,21 +131,21 @@ async def test_a_wrong_version_answers_with_the_current_one(store: BaseStore) ->
             assert refusal.value.facts == {"version": 2, "metadata": {"a": 1, "b": 2}}
 
 
-async def test_a_patch_merges_and_null_removes_only_what_it_names(store: BaseStore) -> None:
+async def test_a_patch_merges_and_null_removes_only_what_it_names(store: Store) -> None:
     session = await store.create_session("claude", metadata={"a": {"x": 1, "y": 2}, "b": [1, 2], "c": None})
     patched = await store.patch_metadata(session.id, {"a": {"x": None, "z": 3}, "b": [3]}, 1)
     assert patched.metadata == {"a": {"y": 2, "z": 3}, "b": [3], "c": None}
     assert patched.version == 2 and await store.session(session.id) == patched
 
 
-async def test_a_patch_that_changes_nothing_keeps_the_version(store: BaseStore) -> None:
+async def test_a_patch_that_changes_nothing_keeps_the_version(store: Store) -> None:
     session = await store.create_session("claude", metadata={"a": 1})
     async with nothing_changes(store):
         assert await store.patch_metadata(session.id, {"a": 1, "gone": None}, 1) == session
         assert await store.patch_metadata(session.id, {}, 1) == session
 
 
-async def test_values_that_python_holds_for_equal_are_still_changed(store: BaseStore) -> None:
+async def test_values_that_python_holds_for_equal_are_still_changed(store: Store) -> None:
     for old, new in ((1, True), (True, 1), (1, 1.0), (0.0, False), (0.0, -0.0)):
         session = await store.create_session("claude", metadata={"a": [old]})
         patched = await store.patch_metadata(session.id, {"a": [new]}, 1)
@@ -153,7 +153,7 @@ async def test_values_that_python_holds_for_equal_are_still_changed(store: BaseS
         assert patched.version == 2
 
 
-async def test_unknown_keys_survive_every_write(store: BaseStore) -> None:
+async def test_unknown_keys_survive_every_write(store: Store) -> None:
     unknown = {"futureField": {"deep": [1, "ü\u2028", None]}, "": 0}
     session = (await store.create_session("claude", metadata=unknown)).id
     await every_other_write(store, session)
@@ -161,7 +161,7 @@ async def test_unknown_keys_survive_every_write(store: BaseStore) -> None:
     assert (await store.patch_metadata(session, {"mine": 1}, 1)).metadata == {**unknown, "mine": 1}
 
 
-async def every_other_write(store: BaseStore, session: str) -> None:
+async def every_other_write(store: Store, session: str) -> None:
     await store.commit(Commit(session, [said("a", "1"), said("b")]))
     await store.see_token(session, "claude", "n")
     await store.revoke_token(session, "claude", "n", "why")
@@ -179,7 +179,7 @@ async def every_other_write(store: BaseStore, session: str) -> None:
 
 
 async def test_stored_metadata_that_cannot_be_read_is_shown_and_kept(
-    store: BaseStore, location: Location
+    store: Store, location: Location
 ) -> None:
     other = (await store.create_session("claude", metadata={"b": 1}, title="T")).id
     for garbage in GARBAGE:
@@ -207,9 +207,7 @@ async def test_stored_metadata_that_cannot_be_read_is_shown_and_kept(
     await check()
 
 
-async def test_stored_metadata_that_is_no_text_is_shown_and_kept(
-    store: BaseStore, location: Location
-) -> None:
+async def test_stored_metadata_that_is_no_text_is_shown_and_kept(store: Store, location: Location) -> None:
     """PostgreSQL does not let such bytes in; a SQLite file can have them."""
     if location.kind != "sqlite":
         return
@@ -227,7 +225,7 @@ async def test_stored_metadata_that_is_no_text_is_shown_and_kept(
         db.close()
 
 
-async def test_of_fifty_writers_each_lands_once_or_is_refused(store: BaseStore, opener: Opener) -> None:
+async def test_of_fifty_writers_each_lands_once_or_is_refused(store: Store, opener: Opener) -> None:
     stores = [store, await opener(), await opener()]
     session = (await store.create_session("claude", metadata={})).id
 
@@ -246,7 +244,7 @@ async def test_of_fifty_writers_each_lands_once_or_is_refused(store: BaseStore, 
     assert header.version == 1 + sum(landed) and any(landed)
 
 
-async def test_fifty_writers_that_try_again_all_land(store: BaseStore, opener: Opener) -> None:
+async def test_fifty_writers_that_try_again_all_land(store: Store, opener: Opener) -> None:
     stores = [store, await opener()]
     session = (await store.create_session("claude", metadata={})).id
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from holdfast.node import Node
 from holdfast.runner import finish
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 HERE = Node("here", frozenset({"here", "as it was named before"}))
 
 
-async def test_a_token_of_a_run_that_is_not_recorded_is_told_of_once(store: BaseStore) -> None:
+async def test_a_token_of_a_run_that_is_not_recorded_is_told_of_once(store: Store) -> None:
     lost = await store.create_session("demo", host="here")
     await store.see_token(lost.id, "demo", "native-1", seen_in="stream")
     found = await finish.note_missing_tasks(store, HERE)
@@ -19,7 +19,7 @@ async def test_a_token_of_a_run_that_is_not_recorded_is_told_of_once(store: Base
     assert await finish.note_missing_tasks(store, HERE) == []
 
 
-async def test_others_are_left_alone(store: BaseStore) -> None:
+async def test_others_are_left_alone(store: Store) -> None:
     imported = await store.create_session("demo", host="here")
     await store.see_token(imported.id, "demo", "native-2", seen_in="import")
     ran = await store.create_session("demo", host="here")

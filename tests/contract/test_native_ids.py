@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.home import Home
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.support.terminal import Terminal
 
 OPTION = "--dangerously-skip-permissions"
@@ -16,7 +16,7 @@ OPTION = "--dangerously-skip-permissions"
 @pytest.mark.parametrize("location", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("how", ["--anyway", "--fork"])
 async def test_a_token_of_an_earlier_version_that_is_an_option_is_not_passed_on(
-    home: Home, store: BaseStore, tmp_path: Path, how: str
+    home: Home, store: Store, tmp_path: Path, how: str
 ) -> None:
     agent = tmp_path / "claude"
     agent.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >>"{tmp_path}/argv"\n')

@@ -21,7 +21,7 @@ from holdfast.process import identity
 from holdfast.runner import dispatch, service, worker
 from holdfast.runner.dispatch import PromptRequest
 from holdfast.spool.task_dir import Spool
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children, run_support
 from tests.crash.run_support import Running, with_store
 
@@ -79,7 +79,7 @@ def before_nodes(home: Home, name: str) -> None:
 def queue(home: Home, *steps: dict[str, Any], session: str | None = None) -> Task:
     """A task in a session of this home's node."""
 
-    async def enqueue(store: BaseStore) -> Task:
+    async def enqueue(store: Store) -> Task:
         assert store.node is not None
         own = session or (await store.create_session("demo", cwd=home.path, host=store.node.id)).id
         return await store.enqueue(own, run_support.script(*steps))
@@ -186,7 +186,7 @@ def test_two_hosts_of_one_name_leave_each_others_tasks_alone(
     running.until(lambda: with_store(shared, lambda store: store.task(waiting.id)).status == "succeeded")
 
 
-async def _noop(store: BaseStore) -> None:
+async def _noop(store: Store) -> None:
     """Opening it is enough."""
 
 
@@ -261,7 +261,7 @@ def test_a_prompt_for_another_nodes_session_says_why_it_waits(shared: Home, othe
 def test_a_prompt_that_no_node_could_ever_run_is_refused(home: Home) -> None:
     """On SQLite there is no other node: hapi recorded a session of another machine."""
 
-    async def create(store: BaseStore) -> str:
+    async def create(store: Store) -> str:
         session = await store.create_session("demo", cwd=home.path, host="their-host")
         await store.see_token(session.id, "demo", "d-1", seen_in="import")
         return session.id

@@ -13,9 +13,12 @@ import pytest
 
 import holdfast.store.sqlite
 from holdfast import errors
+from holdfast.home import Home
+from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
+from holdfast.model.task import WaitingFor
 from holdfast.store import reads
 from holdfast.store.backend import OperationResult
 from holdfast.store.postgres import connection, migrations
@@ -24,6 +27,7 @@ from holdfast.store.postgres.readonly import ask_once
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sql import Sql
 from tests.support.postgres_server import Hub, Server, connect
+from tests.support.terminal import Terminal
 
 SECRET = "hunter2-very-secret"
 
@@ -102,7 +106,8 @@ async def test_hubs_that_open_an_empty_database_at_once_all_succeed(hub: Hub, po
 async def test_a_newer_schema_is_refused(hub: Hub, postgres_url: str) -> None:
     await hub()
     with connect(postgres_url) as db:
-        db.execute("update meta set value = '2' where name = 'schema_version'")
+        newer = str(migrations.newest() + 1)
+        db.execute("update meta set value = %s where name = 'schema_version'", (newer,))
     with pytest.raises(errors.SchemaNewer):
         await hub()
     with pytest.raises(errors.SchemaNewer):
@@ -127,7 +132,7 @@ async def test_what_is_not_there_is_not_made_by_a_question(postgres_url: str) ->
 async def migrate(url: str, *steps: str) -> None:
     address = parse(url)
     async with await connection.connect(address) as db:
-        await migrations.bring_up(db, address, steps)
+        await migrations.bring_up(db, address, (*migrations.STEPS, *steps))
 
 
 async def test_a_migration_keeps_a_copy_of_what_was(hub: Hub, postgres_url: str) -> None:
@@ -139,16 +144,59 @@ async def test_a_migration_keeps_a_copy_of_what_was(hub: Hub, postgres_url: str)
     assert (await store.session(session.id)).title == "kept"
     await asyncio.gather(migrate(postgres_url, step), migrate(postgres_url, step))
     with connect(postgres_url) as db:
-        query = (
-            "select nspname from pg_namespace where starts_with(nspname, current_schema() || '_v1_backup')"
-        )
-        ((backup,),) = db.execute(query).fetchall()
+        (backup,) = backups_of(db, migrations.newest())
         assert db.execute("select title, colour from session").fetchall() == [("new", "green")]
-        assert db.execute("select value from meta where name = 'schema_version'").fetchall() == [("2",)]
+        assert version_of(db) == migrations.newest() + 1
         old = db.execute(f"select * from {backup}.session")
         assert "colour" not in [column.name for column in old.description or ()]
         assert db.execute(f"select title from {backup}.session").fetchall() == [("kept",)]
         assert db.execute(f"select count(*) from {backup}.log").fetchall() == [(1,)]
+
+
+def version_of(db: psycopg.Connection[Any]) -> int:
+    ((version,),) = db.execute("select value from meta where name = 'schema_version'").fetchall()
+    return int(version)
+
+
+def backups_of(db: psycopg.Connection[Any], version: int) -> list[str]:
+    """The schemas with copies of the tables as that version had them."""
+    query = "select nspname from pg_namespace where starts_with(nspname, current_schema() || %s)"
+    return [name for (name,) in db.execute(query, (f"_v{version}_backup",))]
+
+
+def make_schema_1(db: psycopg.Connection[Any]) -> None:
+    """Turn the tables into those of schema 1, which had no waiting tasks."""
+    db.execute("alter table task drop column waiting_for, drop column not_before")
+    db.execute("update meta set value = '1' where name = 'schema_version'")
+
+
+async def test_schema_1_is_read_as_it_is_and_brought_up_at_start(
+    hub: Hub, postgres_url: str, home: Home, tmp_path: Path
+) -> None:
+    old = await hub()
+    session = await old.create_session("demo", key="k", cwd="/")
+    queued = await old.enqueue(session.id, "go")
+    await old.close()
+    with connect(postgres_url) as db:
+        make_schema_1(db)
+    home.make()
+    terminal = Terminal(home, str(tmp_path))
+    terminal.env["HOLDFAST_STORE"] = postgres_url
+    (task,) = terminal.asked("tasks")
+    assert (task["id"], task["status"], task["waiting_for"]) == (queued.id, "queued", None)
+    assert [one["id"] for one in terminal.asked("ls")] == [session.id]
+    terminal.give("show", session.id)
+    terminal.give("log", session.id)
+    with connect(postgres_url) as db:
+        assert version_of(db) == 1 and backups_of(db, 1) == [], "a command that reads has changed the store"
+    store = await hub()
+    waits = WaitingFor("leftovers", "for a shell", "2026-01-31T12:00:00.000000Z")
+    change = SetStatus(status="waiting", reason="later", waiting_for=waits)
+    await store.commit(Commit(session.id, [change], task=queued.id))
+    assert (await store.task(queued.id)).waiting_for == waits
+    with connect(postgres_url) as db:
+        assert version_of(db) == migrations.newest() and len(backups_of(db, 1)) == 1
+    assert terminal.asked("tasks")[0]["waiting_for"]["text"] == "for a shell"
 
 
 async def test_a_database_that_cannot_hold_every_text_is_refused(hub: Hub, postgres_server: Server) -> None:

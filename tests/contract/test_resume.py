@@ -130,7 +130,7 @@ def test_killed_with_holdfast_and_dispatched_again(terminal: Terminal) -> None:
     os.kill(terminal.task(made["task"])["owner"]["pid"], signal.SIGKILL)
     kill_agent(terminal, made["task"])
     found = terminal.give("run", "--key", "k", '<<[{"say":"x"}]>>', status=4)
-    assert f"while nobody watched, task {made['task']}" in found.stderr and "still runs" in found.stderr
+    assert f"while no worker ran, task {made['task']}" in found.stderr and "still runs" in found.stderr
     assert terminal.task(made["task"])["status"] == "interrupted", "settled before it was judged"
     action, codes = verdict(terminal)
     assert action == "wait" and codes[0] == "tools_running"

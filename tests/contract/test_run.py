@@ -112,10 +112,10 @@ def test_permissions_asked_answered_and_logged(terminal: Terminal) -> None:
     time.sleep(0.3)
     told = terminal.task(made["task"])
     assert told["status"] == "running" and told["asks"] == [asked]
-    assert "asks: shell echo ran" in (shown := terminal.give("tasks").stdout)
+    assert "waiting for permission: shell echo ran" in (shown := terminal.give("tasks").stdout)
     assert "1 wait for your answer: holdfast answer TASK allow|deny" in shown
     assert [(s["id"], s["asks"]) for s in terminal.asked("ls")] == [(made["session"], True)]
-    assert " asks " in terminal.give("ls").stdout
+    assert " waiting for permission " in terminal.give("ls").stdout
     assert terminal.give("answer", made["task"], "allow").stdout == "allow: shell echo ran\n"
     assert terminal.task(made["task"])["asks"] == []
     assert terminal.ended(made["task"])["status"] == "succeeded"
@@ -186,7 +186,7 @@ def test_cancelling_a_dead_task_ends_what_it_left_running(terminal: Terminal) ->
     survivors = {survivor["pid"] for survivor in task["outcome"]["survivors"]}
     assert survivors and terminal.asked("verdict", "k")["action"] == "wait"
     said = terminal.give("cancel", made["task"]).stdout
-    assert "left running is ended" in said
+    assert "leftover processes are ended" in said
     assert not any(alive(pid) for pid in survivors)
     (noted,) = [b for b in bodies(terminal.log(made["session"]), "notice") if b["code"] == "leftovers_ended"]
     assert survivors & {ended["pid"] for ended in noted["ended"]}

@@ -20,7 +20,7 @@ from holdfast.runner import finish, replay
 from holdfast.runner.context import Context
 from holdfast.settings import Settings
 from holdfast.shortage import Shortages
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from holdfast.store.types import Dispatch
 from holdfast.transcripts.backups import TranscriptBackup
 from holdfast.transcripts.reader import SessionRef
@@ -79,9 +79,7 @@ def test_the_next_prompt_adds_nothing_of_it_again(terminal: Terminal) -> None:
     assert not any(event["replayed"] for event in after[len(before) :])
 
 
-async def with_demo_file(
-    store: BaseStore, home: Home, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Context, Task]:
+async def with_demo_file(store: Store, home: Home, monkeypatch: pytest.MonkeyPatch) -> tuple[Context, Task]:
     """A task in a session of the demo agent, whose reader finds a file."""
     made = await store.create_session("demo", cwd=home.path)
     queued = await store.dispatch(Dispatch(made.id, "go", {}))
@@ -103,7 +101,7 @@ async def with_demo_file(
     "problem", [errors.StoreBusy("never at rest"), errors.DiskFull("no room"), ValueError("odd")]
 )
 async def test_a_reader_that_fails_is_told_and_stops_no_end(
-    store: BaseStore, home: Home, problem: Exception, monkeypatch: pytest.MonkeyPatch
+    store: Store, home: Home, problem: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
         raise problem
@@ -122,7 +120,7 @@ async def test_a_reader_that_fails_is_told_and_stops_no_end(
     "problem", [errors.StoreBusy("never at rest"), errors.StoreUnreadable("odd rows"), OSError("gone")]
 )
 async def test_a_past_that_cannot_be_read_is_told_and_stops_no_run(
-    store: BaseStore, home: Home, where: str, problem: Exception, monkeypatch: pytest.MonkeyPatch
+    store: Store, home: Home, where: str, problem: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
         raise problem
@@ -135,7 +133,7 @@ async def test_a_past_that_cannot_be_read_is_told_and_stops_no_run(
 
 
 async def test_a_full_disk_of_our_own_stops_a_run(
-    store: BaseStore, home: Home, monkeypatch: pytest.MonkeyPatch
+    store: Store, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise errors.DiskFull("no room")

@@ -11,11 +11,11 @@ from holdfast import errors, ids
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.session import Link, Worktree
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.support.store_model import WORKTREE, log_of, nothing_changes, said
 
 
-async def test_a_session_is_what_it_was_created_with(store: BaseStore) -> None:
+async def test_a_session_is_what_it_was_created_with(store: Store) -> None:
     parent = await store.create_session("codex")
     created = await store.create_session(
         "claude",
@@ -37,7 +37,7 @@ async def test_a_session_is_what_it_was_created_with(store: BaseStore) -> None:
     assert await store.session(created.id) == created
 
 
-async def test_one_live_session_has_a_key_at_a_time(store: BaseStore) -> None:
+async def test_one_live_session_has_a_key_at_a_time(store: Store) -> None:
     first = await store.create_session("claude", key="k")
     async with nothing_changes(store):
         with pytest.raises(errors.KeyTaken) as refusal:
@@ -52,7 +52,7 @@ async def test_one_live_session_has_a_key_at_a_time(store: BaseStore) -> None:
     assert (await store.unarchive(first.id, "me")).state == "live"
 
 
-async def test_a_key_can_be_given_later_but_not_a_taken_one(store: BaseStore) -> None:
+async def test_a_key_can_be_given_later_but_not_a_taken_one(store: Store) -> None:
     one = await store.create_session("claude", key="k")
     other = await store.create_session("claude")
     async with nothing_changes(store):
@@ -63,7 +63,7 @@ async def test_a_key_can_be_given_later_but_not_a_taken_one(store: BaseStore) ->
     assert (await store.describe(other.id, key="k")).key == "k"
 
 
-async def test_describing_sets_what_is_given_and_leaves_the_rest(store: BaseStore) -> None:
+async def test_describing_sets_what_is_given_and_leaves_the_rest(store: Store) -> None:
     before = await store.create_session("claude", key="k", cwd="/a", title="old", metadata={"m": 1})
     after = await store.describe(before.id, title="new", worktree=WORKTREE)
     assert (after.title, after.worktree) == ("new", WORKTREE)
@@ -72,7 +72,7 @@ async def test_describing_sets_what_is_given_and_leaves_the_rest(store: BaseStor
     assert (after.title, after.worktree, after.cwd) == (None, None, "/a")
 
 
-async def test_a_description_that_could_not_be_read_back_is_refused(store: BaseStore) -> None:
+async def test_a_description_that_could_not_be_read_back_is_refused(store: Store) -> None:
     session = await store.create_session("claude", cwd="/a")
     bad: list[dict[str, Any]] = [{"cwd": None}, {"link": None}, {"title": 5}, {"worktree": {"path": "/w"}}]
     async with nothing_changes(store):
@@ -81,7 +81,7 @@ async def test_a_description_that_could_not_be_read_back_is_refused(store: BaseS
                 await store.describe(session.id, **given)
 
 
-async def test_archiving_keeps_a_note_and_unarchiving_takes_it_away(store: BaseStore) -> None:
+async def test_archiving_keeps_a_note_and_unarchiving_takes_it_away(store: Store) -> None:
     session = await store.create_session("claude")
     archived = await store.archive(session.id, "me", "completed")
     assert archived.state == "archived" and archived.archive is not None
@@ -93,21 +93,21 @@ async def test_archiving_keeps_a_note_and_unarchiving_takes_it_away(store: BaseS
         assert await store.unarchive(session.id, "me") == live
 
 
-async def test_an_archive_note_without_a_reason_is_refused(store: BaseStore) -> None:
+async def test_an_archive_note_without_a_reason_is_refused(store: Store) -> None:
     session = await store.create_session("claude")
     async with nothing_changes(store):
         with pytest.raises(errors.BadInput):
             await store.archive(session.id, "me", None)  # type: ignore[arg-type]
 
 
-async def test_a_session_needs_an_agent(store: BaseStore) -> None:
+async def test_a_session_needs_an_agent(store: Store) -> None:
     with pytest.raises(errors.BadInput):
         await store.create_session("")
     with pytest.raises(errors.BadInput):
         await store.create_session(None)  # type: ignore[arg-type]
 
 
-async def test_what_is_not_there_is_not_found(store: BaseStore) -> None:
+async def test_what_is_not_there_is_not_found(store: Store) -> None:
     nobody, nothing = ids.new(ids.SESSION), ids.new(ids.TASK)
     for answer in (
         store.session(nobody),
@@ -131,7 +131,7 @@ async def test_what_is_not_there_is_not_found(store: BaseStore) -> None:
             await answer
 
 
-async def test_a_session_id_is_always_one_of_ours(store: BaseStore) -> None:
+async def test_a_session_id_is_always_one_of_ours(store: Store) -> None:
     """It names a file and stands in every line of the mirror."""
     async with nothing_changes(store):
         for name in ("../evil", "s", "", 'sx"y', "t" + "0" * 15, "s" + "i" * 15, "s/../x", "\ud800", "\0"):
@@ -139,7 +139,7 @@ async def test_a_session_id_is_always_one_of_ours(store: BaseStore) -> None:
                 await store.commit(Commit(name, [c.Create(agent="claude")]))
 
 
-async def test_a_log_has_one_beginning(store: BaseStore) -> None:
+async def test_a_log_has_one_beginning(store: Store) -> None:
     session = await store.create_session("claude")
     async with nothing_changes(store):
         with pytest.raises(errors.IllegalChange):
@@ -149,7 +149,7 @@ async def test_a_log_has_one_beginning(store: BaseStore) -> None:
             await store.commit(Commit(fresh, [said(), c.Create(agent="claude")]))
 
 
-async def test_a_name_is_an_id_a_key_or_a_unique_beginning(store: BaseStore) -> None:
+async def test_a_name_is_an_id_a_key_or_a_unique_beginning(store: Store) -> None:
     one = await store.create_session("claude", key="k:1")
     two = await store.create_session("claude")
     assert await store.resolve(one.id) == one.id
@@ -160,7 +160,7 @@ async def test_a_name_is_an_id_a_key_or_a_unique_beginning(store: BaseStore) -> 
         await store.resolve("s")
 
 
-async def test_a_name_of_nothing_is_not_found(store: BaseStore) -> None:
+async def test_a_name_of_nothing_is_not_found(store: Store) -> None:
     await store.create_session("claude")
     names = ("", "nobody", "s%", "s_", "%", "\\", "s" + "z" * 15, "\0", "\ud800", "szzzz", "x" * 10_000)
     for name in names:
@@ -174,7 +174,7 @@ async def test_a_name_of_nothing_is_not_found(store: BaseStore) -> None:
                 await answer
 
 
-async def test_letters_of_an_id_are_meant_as_they_are(store: BaseStore) -> None:
+async def test_letters_of_an_id_are_meant_as_they_are(store: Store) -> None:
     session = await store.create_session("claude")
     while not re.search("[a-z]", session.id[1:8]):
         session = await store.create_session("claude")
@@ -182,7 +182,7 @@ async def test_letters_of_an_id_are_meant_as_they_are(store: BaseStore) -> None:
         await store.resolve("s" + session.id[1:8].upper())
 
 
-async def test_a_key_means_its_live_session_then_the_latest_archived(store: BaseStore) -> None:
+async def test_a_key_means_its_live_session_then_the_latest_archived(store: Store) -> None:
     old = await store.create_session("claude", key="k")
     await store.archive(old.id, "me", "completed")
     newer = await store.create_session("claude", key="k")
@@ -193,7 +193,7 @@ async def test_a_key_means_its_live_session_then_the_latest_archived(store: Base
     assert await store.resolve("k") == old.id
 
 
-async def test_everything_is_there_after_reopening(store: BaseStore, opener: Any) -> None:
+async def test_everything_is_there_after_reopening(store: Store, opener: Any) -> None:
     session = await store.create_session("claude", key="k", worktree=Worktree("/p", "b", "/r", "x"))
     await store.commit(Commit(session.id, [said("one"), said("two")]))
     header, log = await store.session(session.id), await log_of(store, session.id)
@@ -203,7 +203,7 @@ async def test_everything_is_there_after_reopening(store: BaseStore, opener: Any
     assert await log_of(again, session.id) == log
 
 
-async def test_a_closed_store_says_so(store: BaseStore) -> None:
+async def test_a_closed_store_says_so(store: Store) -> None:
     session = await store.create_session("claude")
     await store.close()
     with pytest.raises(errors.StoreClosed):

@@ -12,7 +12,7 @@ from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.model.task import ACTIVE, ENDED, MAY_BECOME, Status, Task
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import Opener
 from tests.support.store_model import OWNER, nothing_changes, said
 
@@ -27,16 +27,16 @@ STATUSES: tuple[Status, ...] = (
 )
 
 
-async def queued(store: BaseStore, agent: str = "claude", host: str | None = None) -> Task:
+async def queued(store: Store, agent: str = "claude", host: str | None = None) -> Task:
     session = await store.create_session(agent, host=host)
     return await store.enqueue(session.id, "hi")
 
 
-async def claimed(store: BaseStore) -> Task:
+async def claimed(store: Store) -> Task:
     return await store.claim((await queued(store)).id, 0, OWNER, 60)
 
 
-async def brought_to(store: BaseStore, status: Status) -> Task:
+async def brought_to(store: Store, status: Status) -> Task:
     """A fresh task in that status."""
     if status == "queued":
         return await queued(store)
@@ -44,7 +44,7 @@ async def brought_to(store: BaseStore, status: Status) -> Task:
     return task if status == "running" else await store.set_status(task.id, status, generation=1)
 
 
-async def test_a_task_is_queued_as_it_was_given(store: BaseStore) -> None:
+async def test_a_task_is_queued_as_it_was_given(store: Store) -> None:
     session = await store.create_session("claude")
     task = await store.enqueue(session.id, "do it", options={"model": "x", "n": [1]})
     assert (task.session, task.prompt, task.options) == (session.id, "do it", {"model": "x", "n": [1]})
@@ -54,7 +54,7 @@ async def test_a_task_is_queued_as_it_was_given(store: BaseStore) -> None:
     assert (await store.session(session.id)).tasks == 1
 
 
-async def test_tasks_are_listed_in_the_order_they_were_queued(store: BaseStore) -> None:
+async def test_tasks_are_listed_in_the_order_they_were_queued(store: Store) -> None:
     one, two = [(await store.create_session("claude")).id for _ in range(2)]
     tasks = [await store.enqueue(session, str(i)) for i, session in enumerate([one, two, one, two])]
     assert await store.tasks() == tasks
@@ -65,7 +65,7 @@ async def test_tasks_are_listed_in_the_order_they_were_queued(store: BaseStore) 
     assert await store.tasks(session="nobody\0", status="queued") == []
 
 
-async def test_an_ended_task_takes_no_more_from_its_owner(store: BaseStore) -> None:
+async def test_an_ended_task_takes_no_more_from_its_owner(store: Store) -> None:
     task = await claimed(store)
     await store.set_status(task.id, "failed", generation=1, reason="exit 1", outcome={"code": 1})
     async with nothing_changes(store):
@@ -77,7 +77,7 @@ async def test_an_ended_task_takes_no_more_from_its_owner(store: BaseStore) -> N
             await store.claim(task.id, 1, OWNER, 60)
 
 
-async def test_renewing_lengthens_the_lease_and_adds_no_record(store: BaseStore) -> None:
+async def test_renewing_lengthens_the_lease_and_adds_no_record(store: Store) -> None:
     task = await claimed(store)
     events = (await store.session(task.session)).events
     await store.renew(task.id, 1, 3600)
@@ -92,7 +92,7 @@ async def test_renewing_lengthens_the_lease_and_adds_no_record(store: BaseStore)
             await store.renew(nothing, 1, 60)
 
 
-async def test_a_status_follows_another_only_as_the_table_says(store: BaseStore) -> None:
+async def test_a_status_follows_another_only_as_the_table_says(store: Store) -> None:
     for before, after in itertools.product(STATUSES, STATUSES):
         task = await brought_to(store, before)
         generation = task.generation if before in ACTIVE else None
@@ -109,7 +109,7 @@ async def test_a_status_follows_another_only_as_the_table_says(store: BaseStore)
             assert (await store.claim(task.id, 1, OWNER, 60)).generation == 2
 
 
-async def test_a_delivered_prompt_is_not_delivered_twice(store: BaseStore) -> None:
+async def test_a_delivered_prompt_is_not_delivered_twice(store: Store) -> None:
     task = await claimed(store)
     assert (await store.deliver(task.id, "sent", 1)).delivery == "sent"
     async with nothing_changes(store):
@@ -126,9 +126,7 @@ async def test_a_delivered_prompt_is_not_delivered_twice(store: BaseStore) -> No
             await store.deliver(task.id, "bogus", 1)  # type: ignore[arg-type]
 
 
-async def test_a_queued_prompt_survives_archive_delete_and_reopening(
-    store: BaseStore, opener: Opener
-) -> None:
+async def test_a_queued_prompt_survives_archive_delete_and_reopening(store: Store, opener: Opener) -> None:
     task = await queued(store)
     await store.archive(task.session, "me", "User terminated")
     assert await store.task(task.id) == task
@@ -145,7 +143,7 @@ async def test_a_queued_prompt_survives_archive_delete_and_reopening(
     assert (await again.claim(task.id, 0, OWNER, 60)).prompt == "hi"
 
 
-async def test_a_task_is_put_back_at_most_once(store: BaseStore, opener: Opener) -> None:
+async def test_a_task_is_put_back_at_most_once(store: Store, opener: Opener) -> None:
     task = await claimed(store)
     await store.set_status(task.id, "interrupted", generation=1)
     other = await opener()
@@ -163,7 +161,7 @@ async def test_a_task_is_put_back_at_most_once(store: BaseStore, opener: Opener)
                 await store.enqueue(task.session, "again", retry_of=nothing)
 
 
-async def test_a_task_is_queued_once_and_only_under_an_id_of_ours(store: BaseStore) -> None:
+async def test_a_task_is_queued_once_and_only_under_an_id_of_ours(store: Store) -> None:
     task = await claimed(store)
     elsewhere = (await store.create_session("claude")).id
     queue = c.QueueTask(prompt="hijack")
@@ -183,7 +181,7 @@ async def test_a_task_is_queued_once_and_only_under_an_id_of_ours(store: BaseSto
             await store.enqueue(elsewhere, None)  # type: ignore[arg-type]
 
 
-async def test_the_records_of_one_task_by_kind(store: BaseStore) -> None:
+async def test_the_records_of_one_task_by_kind(store: Store) -> None:
     task = await claimed(store)
     other = await claimed(store)
     await store.commit(Commit(task.session, [said("hello")], task=task.id))
@@ -198,7 +196,7 @@ async def test_the_records_of_one_task_by_kind(store: BaseStore) -> None:
         await store.task_events(ids.new(ids.TASK), ("notice",))
 
 
-async def test_the_latest_tasks_of_a_folder(store: BaseStore) -> None:
+async def test_the_latest_tasks_of_a_folder(store: Store) -> None:
     made = []
     for cwd in ("/a", "/b", "/a"):
         session = await store.create_session("claude", cwd=cwd)
@@ -207,7 +205,7 @@ async def test_the_latest_tasks_of_a_folder(store: BaseStore) -> None:
     assert [t.id for t in await store.latest_tasks(limit=2)] == [made[2], made[1]]
 
 
-async def test_the_overview_counts_what_its_lists_hold(store: BaseStore) -> None:
+async def test_the_overview_counts_what_its_lists_hold(store: Store) -> None:
     cut = [await brought_to(store, "interrupted") for _ in range(3)]
     done = await brought_to(store, "succeeded")
     gone = await brought_to(store, "succeeded")
@@ -223,7 +221,7 @@ async def test_the_overview_counts_what_its_lists_hold(store: BaseStore) -> None
     assert [task.id for task in listed] == [done.id]
 
 
-async def test_a_task_that_is_given_back_begins_a_new_spool(store: BaseStore) -> None:
+async def test_a_task_that_is_given_back_begins_a_new_spool(store: Store) -> None:
     task = await claimed(store)
     await store.commit(Commit(task.session, [], task=task.id, generation=task.generation, spool=700))
     back = await store.set_status(task.id, "queued", generation=task.generation)
@@ -233,7 +231,7 @@ async def test_a_task_that_is_given_back_begins_a_new_spool(store: BaseStore) ->
     assert (await store.task(task.id)).spool == 5
 
 
-async def test_what_is_asked_is_listed_until_it_is_answered(store: BaseStore) -> None:
+async def test_what_is_asked_is_listed_until_it_is_answered(store: Store) -> None:
     one, two, ended = [await claimed(store) for _ in range(3)]
 
     async def say(task: Task, ask: str, answer: str | None = None, *, replayed: bool = False) -> None:

@@ -16,7 +16,7 @@ from holdfast.cli.main import COMMANDS
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.support.claude_transcripts import Made
 from tests.support.terminal import HOLDFAST, Terminal
 
@@ -28,7 +28,7 @@ ID = "00000001-1111-4111-8111-111111111111"
 
 
 @pytest.fixture
-async def terminal(home: Home, store: BaseStore, tmp_path: Path) -> Terminal:
+async def terminal(home: Home, store: Store, tmp_path: Path) -> Terminal:
     """A home in which everything that can be hostile is."""
     projects = tmp_path / f"claude{NAME}" / "projects" / f"-w{NAME}"
     projects.mkdir(parents=True)

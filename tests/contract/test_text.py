@@ -16,7 +16,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent, Origin
 from holdfast.model.json_codec import MAX_BODY, MAX_DEPTH
 from holdfast.model.session import Link, Worktree
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import Opener
 from tests.support.store_model import OWNER, log_of, nothing_changes, said
 
@@ -61,7 +61,7 @@ def exact(value: Any) -> str:
     return json.dumps(value)
 
 
-async def test_any_text_in_a_body_comes_back_the_same(store: BaseStore, opener: Opener) -> None:
+async def test_any_text_in_a_body_comes_back_the_same(store: Store, opener: Opener) -> None:
     session = (await store.create_session("claude")).id
     for text in ODD.values():
         body = {"text": text, "more": {text: [text]}}
@@ -80,7 +80,7 @@ async def test_any_text_in_a_body_comes_back_the_same(store: BaseStore, opener: 
 
 
 async def test_any_text_in_a_prompt_options_outcome_or_metadata_comes_back(
-    store: BaseStore, opener: Opener
+    store: Store, opener: Opener
 ) -> None:
     other = await opener()
     for text in ODD.values():
@@ -99,7 +99,7 @@ async def test_any_text_in_a_prompt_options_outcome_or_metadata_comes_back(
             assert (found.prompt, found.options, found.outcome) == (text, metadata, metadata)
 
 
-async def test_a_split_surrogate_pair_is_refused(store: BaseStore) -> None:
+async def test_a_split_surrogate_pair_is_refused(store: Store) -> None:
     session = (await store.create_session("claude", metadata={"a": 1})).id
     async with nothing_changes(store):
         for text in (SPLIT_PAIR, f"x{SPLIT_PAIR}y", f"\ud800{SPLIT_PAIR}"):
@@ -115,7 +115,7 @@ async def test_a_split_surrogate_pair_is_refused(store: BaseStore) -> None:
                     await answer
 
 
-async def test_numbers_come_back_as_they_were_or_are_refused(store: BaseStore) -> None:
+async def test_numbers_come_back_as_they_were_or_are_refused(store: Store) -> None:
     session = (await store.create_session("claude")).id
     taken = [2**53 + 1, -(2**63), 2**64, 10**300, 0.1, 1e308, 5e-324, -0.0, 1.0, True, False, None, 0]
     await store.commit(Commit(session, [NewEvent("user", {"text": "", "n": taken})]))
@@ -129,7 +129,7 @@ async def test_numbers_come_back_as_they_were_or_are_refused(store: BaseStore) -
                     await store.enqueue(session, "x", options={"n": value})
 
 
-async def test_ten_megabytes_come_back_and_too_much_is_refused(store: BaseStore) -> None:
+async def test_ten_megabytes_come_back_and_too_much_is_refused(store: Store) -> None:
     session = (await store.create_session("claude")).id
     large = "é\u2028\0" * (10 * 1024 * 1024 // 6)
     await store.commit(Commit(session, [said("before"), said(large), said("after")]))
@@ -146,7 +146,7 @@ async def test_ten_megabytes_come_back_and_too_much_is_refused(store: BaseStore)
     assert (await store.session(session)).events == events
 
 
-async def test_what_is_nested_deep_can_be_read_from_any_stack_or_is_refused(store: BaseStore) -> None:
+async def test_what_is_nested_deep_can_be_read_from_any_stack_or_is_refused(store: Store) -> None:
     session = (await store.create_session("claude")).id
     deepest = nested(MAX_DEPTH - 1)  # its body is one more
     await store.commit(Commit(session, [NewEvent("user", {"text": "", "deep": deepest, "n": None})]))
@@ -174,9 +174,7 @@ async def test_what_is_nested_deep_can_be_read_from_any_stack_or_is_refused(stor
 @example(bodies=["\ud83d\ude00"])
 @example(bodies=[["\ud83d", "\ude00"]])
 @example(bodies=[{"\ud83d": "\ude00", "": None}])
-async def test_any_json_in_a_body_comes_back_the_same_or_is_refused(
-    store: BaseStore, bodies: list[Any]
-) -> None:
+async def test_any_json_in_a_body_comes_back_the_same_or_is_refused(store: Store, bodies: list[Any]) -> None:
     session = (await store.create_session("claude")).id
     events = [NewEvent("user", {"text": "", "json": body}) for body in bodies]
     try:
@@ -190,7 +188,7 @@ async def test_any_json_in_a_body_comes_back_the_same_or_is_refused(
     assert [exact(e.body["json"]) for e in found] == [exact(body) for body in bodies]
 
 
-async def test_header_texts_are_taken_whole_or_refused(store: BaseStore) -> None:
+async def test_header_texts_are_taken_whole_or_refused(store: Store) -> None:
     """They are searched and compared by the database, so what one cannot hold neither may."""
     session = (await store.create_session("claude")).id
     fine = "ü\u2028 👩‍👩‍👧 \x01 'x' \"y\" \\ % _ --"
@@ -229,7 +227,7 @@ async def test_header_texts_are_taken_whole_or_refused(store: BaseStore) -> None
                     await answer
 
 
-async def test_a_link_and_an_owner_hold_any_text_or_refuse_it(store: BaseStore) -> None:
+async def test_a_link_and_an_owner_hold_any_text_or_refuse_it(store: Store) -> None:
     for text in ODD.values():
         try:
             session = await store.create_session("claude", link=Link(text, text))

@@ -75,8 +75,8 @@ def test_a_recorded_token_is_resumed_and_the_old_one_stays(terminal: Terminal) -
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (("k", "record"), 2, "which token"),
-        (("k", "record", ""), 2, "which token"),
+        (("k", "record"), 2, "record needs a token"),
+        (("k", "record", ""), 2, "record needs a token"),
         (("k", "record", "x", "--protocol", "telepathy"), 2, "acp"),
         (("k", "record", "../../etc/passwd"), 2, "not a conversation id"),
         (("k", "record", "x", "--reason", "r"), 2, "--reason"),

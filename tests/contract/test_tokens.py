@@ -12,7 +12,7 @@ from holdfast.agents.base import Agent
 from holdfast.model.changes import SeeToken
 from holdfast.model.commit import Commit
 from holdfast.model.token import TokenRules
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import REGISTRY, Opener
 from tests.support.store_model import WORKTREE, nothing_changes
 
@@ -27,13 +27,13 @@ REASONS = [
 ]
 
 
-async def session_with_token(store: BaseStore, agent: Agent) -> str:
+async def session_with_token(store: Store, agent: Agent) -> str:
     session = await store.create_session(agent.name, cwd="/w/t", host="here", worktree=WORKTREE)
     assert await store.see_token(session.id, agent.name, "native-A", protocol=agent.protocols[0])
     return session.id
 
 
-async def check_token(store: BaseStore, session: str, agent: Agent, native_id: str = "native-A") -> None:
+async def check_token(store: Store, session: str, agent: Agent, native_id: str = "native-A") -> None:
     """Fetch and resume data have it."""
     assert [(t.native_id, t.protocol) for t in await store.tokens(session) if t.status == "current"] == [
         (native_id, agent.protocols[0])
@@ -49,7 +49,7 @@ def test_the_table_has_every_agent_the_issue_names() -> None:
     assert names >= {"claude", "codex", "gemini", "opencode", "cursor", "kimi", "my-acp"}
 
 
-async def test_archiving_for_whatever_reason_leaves_the_token(store: BaseStore) -> None:
+async def test_archiving_for_whatever_reason_leaves_the_token(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         lineage = await store.tokens(session)
@@ -62,7 +62,7 @@ async def test_archiving_for_whatever_reason_leaves_the_token(store: BaseStore) 
             await check_token(store, session, agent)
 
 
-async def test_a_new_id_becomes_current_and_the_old_one_stays(store: BaseStore) -> None:
+async def test_a_new_id_becomes_current_and_the_old_one_stays(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         assert await store.see_token(session, agent.name, "native-B", protocol=agent.protocols[0])
@@ -73,7 +73,7 @@ async def test_a_new_id_becomes_current_and_the_old_one_stays(store: BaseStore) 
         assert await store.sessions_of_token(agent.name, "native-A") == [session]
 
 
-async def test_the_same_id_again_changes_nothing(store: BaseStore) -> None:
+async def test_the_same_id_again_changes_nothing(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         async with nothing_changes(store):
@@ -83,7 +83,7 @@ async def test_the_same_id_again_changes_nothing(store: BaseStore) -> None:
         await check_token(store, session, agent)
 
 
-async def test_an_id_that_comes_back_is_a_third_step(store: BaseStore) -> None:
+async def test_an_id_that_comes_back_is_a_third_step(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         for native_id in ("native-B", "native-A"):
@@ -93,7 +93,7 @@ async def test_an_id_that_comes_back_is_a_third_step(store: BaseStore) -> None:
         await check_token(store, session, agent)
 
 
-async def test_a_protocol_is_learned_and_not_unlearned(store: BaseStore) -> None:
+async def test_a_protocol_is_learned_and_not_unlearned(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = (await store.create_session(agent.name)).id
         assert await store.see_token(session, agent.name, "native-A")
@@ -103,7 +103,7 @@ async def test_a_protocol_is_learned_and_not_unlearned(store: BaseStore) -> None
         assert (token.protocol, token.status) == ("acp", "current")
 
 
-async def test_no_metadata_write_holds_or_clears_a_token(store: BaseStore) -> None:
+async def test_no_metadata_write_holds_or_clears_a_token(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         values: tuple[Any, ...] = (None, "", "native-Z", {}, [])
@@ -117,7 +117,7 @@ async def test_no_metadata_write_holds_or_clears_a_token(store: BaseStore) -> No
         await check_token(store, session, agent)
 
 
-async def test_no_other_write_touches_the_token(store: BaseStore) -> None:
+async def test_no_other_write_touches_the_token(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         await store.patch_metadata(session, {"a": {"token": None}, "session": None}, 1)
@@ -131,7 +131,7 @@ async def test_no_other_write_touches_the_token(store: BaseStore) -> None:
         await check_token(store, session, agent)
 
 
-async def test_a_token_is_kept_when_another_opener_archives(store: BaseStore, opener: Opener) -> None:
+async def test_a_token_is_kept_when_another_opener_archives(store: Store, opener: Opener) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         other = await opener()
@@ -140,7 +140,7 @@ async def test_a_token_is_kept_when_another_opener_archives(store: BaseStore, op
         await check_token(other, session, agent)
 
 
-async def test_revoking_needs_a_reason_and_can_be_undone(store: BaseStore) -> None:
+async def test_revoking_needs_a_reason_and_can_be_undone(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         async with nothing_changes(store):
@@ -164,7 +164,7 @@ async def test_revoking_needs_a_reason_and_can_be_undone(store: BaseStore) -> No
         await check_token(store, session, agent)
 
 
-async def test_a_reinstated_token_that_is_seen_again_keeps_its_protocol(store: BaseStore) -> None:
+async def test_a_reinstated_token_that_is_seen_again_keeps_its_protocol(store: Store) -> None:
     for agent in EVERY_AGENT:
         session = await session_with_token(store, agent)
         await store.revoke_token(session, agent.name, "native-A", "lost")
@@ -176,7 +176,7 @@ async def test_a_reinstated_token_that_is_seen_again_keeps_its_protocol(store: B
         await check_token(store, session, agent)
 
 
-async def test_a_superseded_token_is_neither_revoked_nor_reinstated(store: BaseStore) -> None:
+async def test_a_superseded_token_is_neither_revoked_nor_reinstated(store: Store) -> None:
     session = (await store.create_session("claude")).id
     await store.see_token(session, "claude", "A")
     await store.see_token(session, "claude", "B")
@@ -187,7 +187,7 @@ async def test_a_superseded_token_is_neither_revoked_nor_reinstated(store: BaseS
             await store.reinstate_token(session, "claude", "A", "why")
 
 
-async def test_a_token_is_not_reinstated_over_a_newer_one(store: BaseStore) -> None:
+async def test_a_token_is_not_reinstated_over_a_newer_one(store: Store) -> None:
     session = (await store.create_session("claude")).id
     await store.see_token(session, "claude", "A")
     await store.revoke_token(session, "claude", "A", "lost")
@@ -197,7 +197,7 @@ async def test_a_token_is_not_reinstated_over_a_newer_one(store: BaseStore) -> N
             await store.reinstate_token(session, "claude", "A", "found")
 
 
-async def test_tokens_of_two_agents_do_not_supersede_each_other(store: BaseStore) -> None:
+async def test_tokens_of_two_agents_do_not_supersede_each_other(store: Store) -> None:
     session = (await store.create_session("claude")).id
     await store.see_token(session, "claude", "A")
     await store.see_token(session, "codex", "B")
@@ -208,7 +208,7 @@ async def test_tokens_of_two_agents_do_not_supersede_each_other(store: BaseStore
     assert (await store.resume_target(session)).native_id == "A"
 
 
-async def test_a_cursor_id_without_a_protocol_routes_as_stream_json(store: BaseStore) -> None:
+async def test_a_cursor_id_without_a_protocol_routes_as_stream_json(store: Store) -> None:
     session = (await store.create_session("cursor")).id
     await store.see_token(session, "cursor", "A")
     assert [t.protocol for t in await store.tokens(session)] == [None]
@@ -217,7 +217,7 @@ async def test_a_cursor_id_without_a_protocol_routes_as_stream_json(store: BaseS
     assert (await store.resume_target(session)).protocol == "acp"
 
 
-async def test_a_token_knows_where_when_and_by_which_task_it_was_seen(store: BaseStore) -> None:
+async def test_a_token_knows_where_when_and_by_which_task_it_was_seen(store: Store) -> None:
     session = await store.create_session("claude")
     task = await store.enqueue(session.id, "hi")
     await store.see_token(session.id, "claude", "A", seen_in="store", task=task.id)
@@ -226,7 +226,7 @@ async def test_a_token_knows_where_when_and_by_which_task_it_was_seen(store: Bas
     assert token.at >= session.created_at
 
 
-async def test_a_session_without_a_token_has_nothing_to_resume(store: BaseStore) -> None:
+async def test_a_session_without_a_token_has_nothing_to_resume(store: Store) -> None:
     session = await store.create_session("claude")
     await store.see_token(session.id, "codex", "of-another-agent")
     with pytest.raises(errors.NoToken) as refusal:
@@ -245,7 +245,7 @@ def test_every_agent_protects_its_token() -> None:
             assert rules.default_protocol[agent.name] in agent.protocols
 
 
-async def test_a_token_needs_an_id(store: BaseStore) -> None:
+async def test_a_token_needs_an_id(store: Store) -> None:
     session = await store.create_session("claude")
     async with nothing_changes(store):
         for native_id in ("", None):
@@ -253,7 +253,7 @@ async def test_a_token_needs_an_id(store: BaseStore) -> None:
                 await store.see_token(session.id, "claude", native_id)  # type: ignore[arg-type]
 
 
-async def test_what_an_agent_began_instead_is_kept_and_does_not_take_the_place(store: BaseStore) -> None:
+async def test_what_an_agent_began_instead_is_kept_and_does_not_take_the_place(store: Store) -> None:
     session = await store.create_session("claude")
     await store.see_token(session.id, "claude", "asked")
     instead = SeeToken(agent="claude", native_id="other", seen_in="stream", instead_of="asked")

@@ -26,7 +26,7 @@ from holdfast.store.backend import OperationResult
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.sql import Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import REGISTRY
 from tests.crash.support import scratch
 
@@ -69,7 +69,7 @@ def say(text: str, record: str | None = None) -> NewEvent:
     return NewEvent("assistant", {"text": text}, origin=origin)
 
 
-async def fill(store: BaseStore) -> World:
+async def fill(store: Store) -> World:
     """A session of every sort; queued prompts in turns, so that their order matters."""
     rich = await _rich(store)
     archived = (await store.create_session("codex", key="k:1", title="put away", metadata={"a": 1})).id
@@ -96,7 +96,7 @@ async def fill(store: BaseStore) -> World:
     return World(rich, archived, plain, deleted, restored, worktree)
 
 
-async def _rich(store: BaseStore) -> str:
+async def _rich(store: Store) -> str:
     tree = Worktree("/w/rich", "rich", "/w/repo", "2026-01-02T00:00:00.000000Z")
     made = await store.create_session(
         "cursor",
@@ -126,7 +126,7 @@ async def _rich(store: BaseStore) -> str:
     return made.id
 
 
-async def photo(store: BaseStore) -> Photo:
+async def photo(store: Store) -> Photo:
     """Everything that can be asked of a store, but for the feed's numbers."""
     found: Photo = {}
     for header in (await store.sessions(state="all", empty=True, limit=10_000)).sessions:
@@ -139,7 +139,7 @@ async def photo(store: BaseStore) -> Photo:
     return found
 
 
-async def seen(store: BaseStore, session: str) -> Seen:
+async def seen(store: Store, session: str) -> Seen:
     """Everything of one session."""
     lines: list[str] = []
     while page := await store.event_lines(session, after=len(lines)):
@@ -152,7 +152,7 @@ async def seen(store: BaseStore, session: str) -> Seen:
 
 
 @asynccontextmanager
-async def opened(location: Location, home: Home) -> AsyncIterator[BaseStore]:
+async def opened(location: Location, home: Home) -> AsyncIterator[Store]:
     """The store as it is, nothing healed."""
     with quick():
         store = await open_store(location, home, RULES)
@@ -220,7 +220,7 @@ async def healed_once(location: Location, home: Home, deep: bool = False) -> tup
     return report, after
 
 
-async def seal_as(store: BaseStore, session: str, seal: str | None) -> None:
+async def seal_as(store: Store, session: str, seal: str | None) -> None:
     """Let the database believe that it sealed the mirror so: the last time before a crash."""
 
     async def operation(sql: Sql) -> OperationResult:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recovery.heal import heal, open_healed
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash.support import (
     OWNER,
     RULES,
@@ -30,7 +30,7 @@ State = dict[str, Row]  # session -> its essence
 class Workload:
     """Calls on a store one after the other, each acknowledged; the state after each."""
 
-    def __init__(self, store: BaseStore, home: Home, ack: Callable[[int], None], rng: random.Random):
+    def __init__(self, store: Store, home: Home, ack: Callable[[int], None], rng: random.Random):
         self._store = store
         self._home = home
         self._ack = ack

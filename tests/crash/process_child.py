@@ -17,13 +17,13 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.store.open import open_store
 from holdfast.store.sqlite import connection
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash.support import OWNER, RULES, place, quick_mirrors, say
 
 Job = Callable[..., Awaitable[Any]]
 
 
-async def append(store: BaseStore, me: str, count: str, *sessions: str) -> dict[str, list[Any]]:
+async def append(store: Store, me: str, count: str, *sessions: str) -> dict[str, list[Any]]:
     """Append to all sessions at once; per session, the text and seq of each acknowledged event."""
     acked: dict[str, list[Any]] = {session: [] for session in sessions}
 
@@ -38,7 +38,7 @@ async def append(store: BaseStore, me: str, count: str, *sessions: str) -> dict[
     return acked
 
 
-async def race(store: BaseStore, me: str, count: str, session: str) -> dict[str, int]:
+async def race(store: Store, me: str, count: str, session: str) -> dict[str, int]:
     """Append events that others append, too; how many were new and how many were dropped."""
     new = dropped = 0
     for number in range(int(count)):
@@ -48,7 +48,7 @@ async def race(store: BaseStore, me: str, count: str, session: str) -> dict[str,
     return {"new": new, "dropped": dropped}
 
 
-async def turns(store: BaseStore, me: str, session: str, task: str) -> str:
+async def turns(store: Store, me: str, session: str, task: str) -> str:
     """Do what the lines on standard input say, one at a time, and answer each: for interleaving by hand."""
     loop = asyncio.get_running_loop()
     while words := (await loop.run_in_executor(None, sys.stdin.readline)).split():
@@ -60,7 +60,7 @@ async def turns(store: BaseStore, me: str, session: str, task: str) -> str:
     return "done"
 
 
-async def _turn(store: BaseStore, me: str, session: str, task: str, words: list[str]) -> Any:
+async def _turn(store: Store, me: str, session: str, task: str, words: list[str]) -> Any:
     match words:
         case ["event", text]:
             return list((await store.commit(Commit(session, [say(text, text)]))).seqs)
@@ -94,7 +94,7 @@ async def _turn(store: BaseStore, me: str, session: str, task: str, words: list[
     raise AssertionError(words)
 
 
-async def hold(store: BaseStore, me: str, seconds: str) -> str:
+async def hold(store: Store, me: str, seconds: str) -> str:
     """Hold the file's write lock with changes inside, as a long transaction does."""
     db = connection.open_writer(store._path)  # type: ignore[attr-defined]
     db.execute("begin immediate")

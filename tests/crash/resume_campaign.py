@@ -23,7 +23,7 @@ from holdfast.runner import control, service
 from holdfast.runner import sessions as judging
 from holdfast.runner.context import Context
 from holdfast.runner.dispatch import PromptRequest, dispatch
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children, run_support
 from tests.crash.resume_oracle import Thread
 from tests.crash.run_support import DEADLINE_S, script
@@ -131,7 +131,7 @@ def in_context(home: Home, work: Any) -> Any:
 def in_a_tool(home: Home, tasks: set[str]) -> set[str]:
     """Those whose agent has begun its tool."""
 
-    async def look(store: BaseStore) -> set[str]:
+    async def look(store: Store) -> set[str]:
         return {task for task in tasks if await store.task_events(task, ("tool_progress",))}
 
     return run_support.with_store(home, look) if tasks else set()
@@ -141,7 +141,7 @@ def end(home: Home, task: str, plan: str) -> None:
     """Kill the agent, or ask the task to stop."""
     if plan == "cancelled":
 
-        async def ask(store: BaseStore) -> None:
+        async def ask(store: Store) -> None:
             found = await store.task(task)
             if found.status not in ENDED:
                 await store.commit(Commit(found.session, [control.cancel_event("ann")], task=task))
@@ -211,7 +211,7 @@ def damage(path: Path, what: str) -> None:
 
 
 def trust(home: Home, session: str, status: str | None) -> None:
-    async def say(store: BaseStore) -> None:
+    async def say(store: Store) -> None:
         last = (await store.tasks(session=session))[-1]
         assert last.status == status
         await store.commit(Commit(session, [judging.trusted_event("ann", "looked", last.id)]))

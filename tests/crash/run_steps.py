@@ -15,10 +15,10 @@ from holdfast.runner import processes, service, task_run, worker
 from holdfast.spool import archive, task_dir
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.task_dir import Spool
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children, run_support
 
-ASYNC: list[tuple[Any, str]] = [(BaseStore, "commit"), (BaseStore, "claim"), (BaseStore, "set_status")]
+ASYNC: list[tuple[Any, str]] = [(Store, "commit"), (Store, "claim"), (Store, "set_status")]
 PLAIN: list[tuple[Any, str]] = [
     (Spool, "make"),
     (Spool, "start"),

@@ -22,7 +22,7 @@ from holdfast.runner import control, service
 from holdfast.spool.task_dir import Spool
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children
 from tests.crash.support import scratch
 
@@ -56,11 +56,16 @@ def scratch_home() -> Iterator[Home]:
         try:
             yield home
         finally:
-            for child in _workers.pop(home.path, []):
-                if _is_child(child.pid):
-                    os.kill(child.pid, signal.SIGKILL)
-                    os.waitpid(child.pid, 0)
+            end_workers(home)
             end_all(home)
+
+
+def end_workers(home: Home) -> None:
+    """Kill all workers of a home that still run."""
+    for child in _workers.pop(home.path, []):
+        if _is_child(child.pid):
+            os.kill(child.pid, signal.SIGKILL)
+            os.waitpid(child.pid, 0)
 
 
 def end_all(home: Home) -> None:
@@ -92,6 +97,11 @@ def worker(home: Home, prepare: Callable[[], None] = lambda: None) -> children.C
         env = environment(home)
         asyncio.run(service.work(home, location(home), env, None, "test", lambda _: say("up")))
 
+    return start_worker(home, work)
+
+
+def start_worker(home: Home, work: Callable[[Callable[[str], None]], None]) -> children.Child:
+    """Fork a worker that ends with its home."""
     child = children.start(work)
     _workers.setdefault(home.path, []).append(child)
     return child
@@ -110,7 +120,7 @@ def use_store(home: Home, url: str) -> None:
 _stores: dict[str, Location] = {}
 
 
-def with_store(home: Home, question: Callable[[BaseStore], Awaitable[T]]) -> T:
+def with_store(home: Home, question: Callable[[Store], Awaitable[T]]) -> T:
     """Ask or change the store, in a process of its own: this one must stay without threads to fork."""
 
     async def ask() -> T:
@@ -127,7 +137,7 @@ def with_store(home: Home, question: Callable[[BaseStore], Awaitable[T]]) -> T:
 def queue(home: Home, prompts: list[str], agent: str = "demo", **options: Any) -> list[str]:
     """A session and a task for each prompt."""
 
-    async def enqueue(store: BaseStore) -> list[str]:
+    async def enqueue(store: Store) -> list[str]:
         found = []
         for prompt in prompts:
             session = await store.create_session(agent, cwd=home.path)
@@ -145,7 +155,7 @@ def tasks(home: Home) -> list[Task]:
 def log(home: Home, session: str) -> list[Event]:
     """A session's whole log."""
 
-    async def read(store: BaseStore) -> list[Event]:
+    async def read(store: Store) -> list[Event]:
         events: list[Event] = []
         while page := await store.events(session, after=len(events)):
             events += page
@@ -157,7 +167,7 @@ def log(home: Home, session: str) -> list[Event]:
 def answer_all(home: Home) -> int:
     """Be the person who answers what is asked; the answer follows from what is asked."""
 
-    async def answer(store: BaseStore) -> int:
+    async def answer(store: Store) -> int:
         count = 0
         for task in await store.tasks(status="running"):
             for asked in control.waiting(await store.task_events(task.id, ("permission",))):

@@ -17,7 +17,7 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recovery.heal import heal, open_healed
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash.children import command, environment
 from tests.crash.small_disk import SmallDisk
 from tests.crash.support import RULES, check_mirrors, check_sound, mirror_rows, place, read_database, say
@@ -34,7 +34,7 @@ class Written(NamedTuple):
     refused: dict[str, Commit]
 
 
-async def write_until_full(store: BaseStore, sessions: list[str], size: int = 3000) -> Written:
+async def write_until_full(store: Store, sessions: list[str], size: int = 3000) -> Written:
     """Write to all sessions at once until each was refused for want of room."""
     acked: dict[str, list[int]] = {session: [] for session in sessions}
     refused: dict[str, Commit] = {}

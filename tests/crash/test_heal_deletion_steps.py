@@ -18,7 +18,7 @@ from holdfast.store.backend import Operation
 from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash.heal_support import (
     RULES,
     Photo,
@@ -77,14 +77,14 @@ class DyingDisk(Disk):
         super().sync_dir(path)
 
 
-Deed = Callable[[BaseStore, str], Awaitable[object]]
+Deed = Callable[[Store, str], Awaitable[object]]
 
 
-async def _delete(store: BaseStore, session: str) -> object:
+async def _delete(store: Store, session: str) -> object:
     return await store.delete(session, "me", "no more")
 
 
-async def _restore(store: BaseStore, session: str) -> object:
+async def _restore(store: Store, session: str) -> object:
     return await store.restore(session, "me")
 
 

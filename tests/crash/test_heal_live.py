@@ -18,7 +18,7 @@ from holdfast.recovery.findings import Finding
 from holdfast.recovery.heal import heal, look, mend, open_healed
 from holdfast.recovery.repair import LIVE_WINS
 from holdfast.store.location import Location
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import Opener
 from tests.crash.heal_support import (
     RULES,
@@ -35,7 +35,7 @@ from tests.crash.heal_support import (
 )
 
 
-async def _append(store: BaseStore, session: str) -> None:
+async def _append(store: Store, session: str) -> None:
     await store.commit(Commit(session, [say("meanwhile")]))
     await store.with_mirrors(lambda files: None)
 

@@ -11,7 +11,7 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.model.session import Worktree
 from holdfast.store.location import Location
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash.heal_support import (
     OWNER,
     Photo,
@@ -29,7 +29,7 @@ from tests.crash.heal_support import (
     write,
 )
 
-Story = Callable[[BaseStore, str, str], Awaitable[None]]
+Story = Callable[[Store, str, str], Awaitable[None]]
 
 
 async def _told(home: Home, first: Story, then: Story, turned: bool = False) -> tuple[str, str, Photo]:
@@ -51,11 +51,11 @@ async def _told(home: Home, first: Story, then: Story, turned: bool = False) -> 
     return one, two, before
 
 
-async def _nothing(store: BaseStore, one: str, two: str) -> None:
+async def _nothing(store: Store, one: str, two: str) -> None:
     return None
 
 
-async def _went_on(store: BaseStore, one: str, two: str) -> None:
+async def _went_on(store: Store, one: str, two: str) -> None:
     task = await store.enqueue(one, "go on")
     await store.claim(task.id, 0, OWNER, 60)
     await store.commit(Commit(one, [say("x", "a1"), say("y", "a2")], task=task.id, generation=1, spool=9))
@@ -98,7 +98,7 @@ async def test_an_origin_that_came_back_is_not_stored_twice(home: Home) -> None:
 async def test_new_sessions_come_back(home: Home) -> None:
     """Sessions that the old database never saw, with their prompts in the order they were queued."""
 
-    async def then(store: BaseStore, one: str, two: str) -> None:
+    async def then(store: Store, one: str, two: str) -> None:
         await store.enqueue(one, "first")
         await fill(store)
         await store.enqueue(one, "last")
@@ -110,46 +110,46 @@ async def test_new_sessions_come_back(home: Home) -> None:
     assert report.sessions == len([name for name in before if name.startswith("header ")])
 
 
-async def _archived(store: BaseStore, one: str, two: str) -> None:
+async def _archived(store: Store, one: str, two: str) -> None:
     await store.archive(one, "me", "User terminated")
 
 
-async def _deleted(store: BaseStore, one: str, two: str) -> None:
+async def _deleted(store: Store, one: str, two: str) -> None:
     await store.commit(Commit(one, [say("last words", "l1")]))
     await store.delete(one, "me", "done with it")
 
 
-async def _deleted_and_restored(store: BaseStore, one: str, two: str) -> None:
+async def _deleted_and_restored(store: Store, one: str, two: str) -> None:
     await _deleted(store, one, two)
     await store.restore(one, "me")
     await store.commit(Commit(one, [say("alive", "l2")]))
 
 
-async def _deleted_twice(store: BaseStore, one: str, two: str) -> None:
+async def _deleted_twice(store: Store, one: str, two: str) -> None:
     await _deleted_and_restored(store, one, two)
     await store.delete(one, "me", "for good")
 
 
-async def _restored(store: BaseStore, one: str, two: str) -> None:
+async def _restored(store: Store, one: str, two: str) -> None:
     await store.restore(one, "me")
 
 
-async def _key_moved(store: BaseStore, one: str, two: str) -> None:
+async def _key_moved(store: Store, one: str, two: str) -> None:
     await store.describe(one, key="other")
     await store.describe(two, key="k")
 
 
-async def _key_to_new(store: BaseStore, one: str, two: str) -> None:
+async def _key_to_new(store: Store, one: str, two: str) -> None:
     await store.archive(one, "me", "handed off")
     await store.create_session("gemini", key="k")
 
 
-async def _key_of_deleted(store: BaseStore, one: str, two: str) -> None:
+async def _key_of_deleted(store: Store, one: str, two: str) -> None:
     await store.delete(one, "me", "no more")
     await store.describe(two, key="k")
 
 
-async def _key_to_smaller(store: BaseStore, one: str, two: str) -> None:
+async def _key_to_smaller(store: Store, one: str, two: str) -> None:
     await store.describe(two, key="k2")
     await store.describe(one, key=None)
     await store.describe(two, key="k")
@@ -170,7 +170,7 @@ STORIES: dict[str, tuple[Story, Story]] = {
 }
 
 
-async def _unarchive(store: BaseStore, one: str) -> None:
+async def _unarchive(store: Store, one: str) -> None:
     await store.unarchive(one, "me")
 
 
@@ -227,7 +227,7 @@ async def test_longer_and_damaged_in_its_new_part(home: Home) -> None:
 async def test_longer_and_damaged_in_its_old_part(spot: str, home: Home) -> None:
     """New records are joined to the log only where the mirror has the log's last record, too."""
 
-    async def first(store: BaseStore, one: str, two: str) -> None:
+    async def first(store: Store, one: str, two: str) -> None:
         for i in range(4):
             await store.commit(Commit(two, [say(str(i), f"f{i}")]))
 

@@ -25,7 +25,7 @@ from holdfast.spool import archive
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.task_dir import Spool
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children, run_steps, run_support
 from tests.crash.run_support import DEADLINE_S, REGISTRY, Running, with_store
 from tests.crash.small_disk import SmallDisk
@@ -334,9 +334,9 @@ def test_what_passes_is_waited_out_wherever_it_strikes(
         vars(recorder).update(RETRY_S=(0.01,))
         for owner, name in [
             *run_steps.ASYNC,
-            (BaseStore, "task_events"),
-            (BaseStore, "task"),
-            (BaseStore, "turns"),
+            (Store, "task_events"),
+            (Store, "task"),
+            (Store, "turns"),
         ]:
             setattr(owner, name, _failing(getattr(owner, name), problem, rng))
         for owner, name in [(Spool, "make"), (Outbox, "send"), (archive, "compress")]:

@@ -16,7 +16,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import Event
 from holdfast.model.task import ENDED, Task
 from holdfast.runner import control
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children, run_steps, run_support
 from tests.crash.run_campaign import gist
 from tests.crash.support import TORTURE, scratch
@@ -66,7 +66,7 @@ def made(folder: str, what: str, step: int) -> Case:
         with open(home.config, "a") as file:
             file.write(f"[agents.mine]\n{words}env = {{ PYTHONPATH = {json.dumps(source)} }}\n")
 
-    async def enqueue(store: BaseStore) -> str:
+    async def enqueue(store: Store) -> str:
         session = await store.create_session(agent, cwd=home.path)
         task = await store.enqueue(session.id, PROMPT)
         return task.id
@@ -98,7 +98,7 @@ def _answered(cases: list[Case], over: object) -> None:
                 run_support.answer_all(case.home)
 
 
-async def _cancel(store: BaseStore) -> None:
+async def _cancel(store: Store) -> None:
     """As soon as it runs, once."""
     for task in await store.tasks(status="running"):
         if not control.requests(await store.task_events(task.id, ("notice",))).cancels:

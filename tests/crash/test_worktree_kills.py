@@ -16,7 +16,7 @@ from holdfast.git import unfinished, worktree
 from holdfast.home import Home
 from holdfast.model.session import Worktree
 from holdfast.runner import sessions
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash import children, run_support
 
 KILLS = 8
@@ -132,7 +132,7 @@ def test_a_folder_with_work_in_it_stays(home: Home, repo: str, work: str) -> Non
 
 
 def test_one_that_is_being_made_or_has_its_session_is_left_alone(home: Home, repo: str) -> None:
-    async def make(store: BaseStore) -> tuple[Worktree, str]:
+    async def make(store: Store) -> tuple[Worktree, str]:
         session = await store.create_session("demo", cwd=repo)
         return await worktree.make(repo, session.id, home.worktrees, AT), session.id
 

@@ -15,7 +15,7 @@ from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.crash.support import OWNER, RULES, place, quick_mirrors, say
 
 FEEDS = 3
@@ -52,7 +52,7 @@ async def _write(home: Home, rng: random.Random, tell: Say) -> None:
     await asyncio.gather(*work)
 
 
-async def _feed(store: BaseStore, name: str, rng: random.Random, tell: Say) -> None:
+async def _feed(store: Store, name: str, rng: random.Random, tell: Say) -> None:
     """Events from a spool, some of them read twice, each commit with its new offset."""
     task = await store.task(name)
     task = await store.claim(name, task.generation, OWNER, 60.0)
@@ -71,7 +71,7 @@ async def _feed(store: BaseStore, name: str, rng: random.Random, tell: Say) -> N
             await store.renew(name, task.generation, 60.0)
 
 
-async def _change(store: BaseStore, session: str, tell: Say) -> None:
+async def _change(store: Store, session: str, tell: Say) -> None:
     """Metadata, tokens, archive and title in turn."""
     header = await store.session(session)
     version = header.version
@@ -95,7 +95,7 @@ async def _change(store: BaseStore, session: str, tell: Say) -> None:
         tell(f"change {session} {number}")
 
 
-async def _throw_away(store: BaseStore, session: str, tell: Say) -> None:
+async def _throw_away(store: Store, session: str, tell: Say) -> None:
     """An event, a delete, a restore, and so on."""
     number = await _count(store, session, lambda kind, body: body.get("op") != "create")
     while True:
@@ -121,7 +121,7 @@ def is_change(kind: str, body: dict[str, object]) -> bool:
     return kind in ("session", "token") and body.get("op") != "create"
 
 
-async def _count(store: BaseStore, session: str, wanted: Callable[[str, dict[str, object]], bool]) -> int:
+async def _count(store: Store, session: str, wanted: Callable[[str, dict[str, object]], bool]) -> int:
     count = after = 0
     while page := await store.events(session, after):
         count += sum(wanted(event.kind, event.body) for event in page)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.client import Hub
+from holdfast.client import HubClient
 from holdfast.home import Home
 from tests.support.terminal import HOLDFAST, Terminal
 
@@ -79,9 +79,9 @@ class RunningHub:
             self.kill()
         self.terminal.end_all()
 
-    def client(self) -> Hub:
+    def client(self) -> HubClient:
         """Its client, found as programs find it."""
-        found = Hub.of(self.terminal.home)
+        found = HubClient.of(self.terminal.home)
         assert found is not None, self.log()
         return found
 

@@ -331,7 +331,7 @@ def test_beyond_loopback_it_says_who_can_come_and_that_they_need_the_token(
         up._tell(argparse.Namespace(json=False), host, door, hub)
         said = capsys.readouterr()
         assert said.out == f"http://127.0.0.1:8420/?token={'t' * 43}\n"
-        assert ("others can reach" in said.err and "they need the token" in said.err) == is_said
+        assert ("other machines can reach" in said.err and "they need the token" in said.err) == is_said
 
 
 class Hasty(HubHttpProtocol):

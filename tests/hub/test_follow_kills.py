@@ -1,6 +1,6 @@
 """A client follows while the hub is killed and started again during live runs: it sees the log, each once.
 
-Five kills by default, fifty and more with HOLDFAST_TORTURE.
+Five kills by default; a fortieth of HOLDFAST_TORTURE if that is more.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.client import Hub
-from holdfast.client.stream import Message
+from holdfast.client import HubClient
+from holdfast.client.stream import StreamMessage
 from holdfast.home import Home
 from tests.crash.support import TORTURE
 from tests.hub.running_hub import RunningHub, running, script
 
-KILLS = max(5, TORTURE // 10)
+KILLS = max(5, TORTURE // 40)
 DEADLINE_S = 120.0 + 10 * KILLS
 OVER = ("succeeded", "failed", "cancelled", "interrupted")
 
@@ -28,10 +28,10 @@ Seen = list[dict[str, Any]]
 class Follower(threading.Thread):
     """Reads a stream until it is told that enough has come; what went wrong is kept."""
 
-    def __init__(self, hub: Hub, session: str | None, after: str | None = None):
+    def __init__(self, hub: HubClient, session: str | None, after: str | None = None):
         super().__init__(daemon=True)
         self.seen: Seen = []
-        self.gaps: list[Message] = []
+        self.gaps: list[StreamMessage] = []
         self.problem: Exception | None = None
         self._stream = hub.stream(session, after=after, patience_s=DEADLINE_S)
         self._enough: Callable[[Seen], bool] = lambda _: False

@@ -14,7 +14,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import NewEvent
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import REGISTRY
 from tests.hub.readers import Reader
 from tests.hub.running_hub import RunningHub, running, script
@@ -43,13 +43,13 @@ def hub(home: Home, tmp_path: Path) -> Iterator[RunningHub]:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
 
 
-async def opened(hub: RunningHub) -> BaseStore:
+async def opened(hub: RunningHub) -> Store:
     """The store, as another process has it."""
     home = hub.terminal.home
     return await open_store(Location("sqlite", home.database), home, REGISTRY.token_rules())
 
 
-async def say(store: BaseStore, session: str, text: str, count: int) -> None:
+async def say(store: Store, session: str, text: str, count: int) -> None:
     for _ in range(count):
         await store.commit(Commit(session, [NewEvent("assistant", {"text": text})]))
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import http.client
 import os
 import resource
+import shutil
 import socket
+import subprocess
+import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from holdfast.home import Home
+from tests.crash.small_disk import mounted
 from tests.hub.asking import get
-from tests.hub.running_hub import RunningHub, odd, running
+from tests.hub.running_hub import RunningHub, odd, running, started
+from tests.support.terminal import HOLDFAST, Terminal
 
 SAY = {"say": "done"}
 QUEUED = 3
@@ -37,6 +44,54 @@ def test_no_prompt_is_lost_while_no_process_can_be_started(home: Home, tmp_path:
             ended = hub.terminal.ended(one["task"])
             assert (ended["status"], ended["delivery"]) == ("succeeded", "accepted")
         assert get(hub, "/healthz")["status"] == "ok"
+
+
+USER = "54321"  # no process of its own runs here; root's processes have no limit
+
+
+def test_no_prompt_is_lost_while_fork_fails(tmp_path: Path) -> None:
+    """The real thing: the kernel refuses every fork and thread of the hub's user, then allows them again."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can start a hub as another user")
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(os.path.join(folder, "home"))
+        home.make()
+        work = os.path.join(folder, "work")
+        os.mkdir(work)
+        for top, _, names in os.walk(folder):
+            for path in (top, *(os.path.join(top, name) for name in names)):
+                os.chown(path, int(USER), int(USER))
+        user = ("--reuid", USER, "--regid", USER, "--clear-groups")
+        # The interpreter may be in root's own folder; this capability lifts no limit on processes.
+        reads_all = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+        as_user = ("setpriv", *user, *reads_all, "--")
+        terminal = Terminal(home, work, as_user)
+        with started(terminal, (*as_user, *HOLDFAST, "up", "--json", "--port", "0")) as hub:
+            terminal.run(SAY)
+            limit = (*as_user, "prlimit", f"--pid={hub.pid}")  # as the hub's user: root may lack the right
+            soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]  # the hub has it from here
+            subprocess.run([*limit, "--nproc=0:"], check=True)
+            try:
+                made = [terminal.detached(SAY) for _ in range(QUEUED)]
+                until_short(hub, "processes")
+                assert {task["status"] for task in terminal.tasks()} <= {"queued", "running", "succeeded"}
+            finally:
+                subprocess.run([*limit, f"--nproc={'unlimited' if soft < 0 else soft}:"], check=True)
+            for one in made:
+                assert terminal.ended(one["task"])["status"] == "succeeded"
+
+
+def test_a_full_disk_is_told_and_costs_no_prompt(tmp_path: Path) -> None:
+    with mounted(str(tmp_path / "disk"), "24m") as disk:
+        disk.home.make()
+        with running(disk.home, str(tmp_path / "work")) as hub:
+            hub.terminal.run(SAY)
+            assert get(hub, "/healthz")["status"] == "ok"
+            disk.fill()
+            until_short(hub, "disk")
+            disk.make_room()
+            assert hub.terminal.run(SAY)["status"] == "succeeded"
+            assert get(hub, "/healthz")["status"] == "ok"
 
 
 def given_back(hub: RunningHub, session: str) -> list[object]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.client import Hub
+from holdfast.client.client import HubClient
 from tests.hub.asking import ask, get
 from tests.hub.running_hub import RunningHub
 from tests.hub.test_sessions import done, refused
@@ -62,7 +62,7 @@ def test_what_makes_no_sense_changes_nothing(
 
 def test_the_client_and_the_command_hand_over_to_the_hub(hub: RunningHub) -> None:
     session = done(hub, key="k")
-    client = Hub.of(hub.terminal.home, by="bob")
+    client = HubClient.of(hub.terminal.home, by="bob")
     assert client is not None
     own = client.tokens("k")["current"]
     assert client.record_token("k", "other-1")["current"] == "other-1"

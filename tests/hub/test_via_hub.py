@@ -114,7 +114,7 @@ class Deaf:
         me = identity.me("here")
         url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         note = {"pid": me.pid, "started": me.started, "boot": me.boot, "url": url}
-        with open(discovery.note_path(home), "w") as file:
+        with open(discovery.hub_file_path(home), "w") as file:
             json.dump(note, file)
         with open(discovery.token_path(home), "w") as file:
             file.write("x" * 32)
@@ -127,7 +127,7 @@ class Deaf:
         said = b""
         while b"\r\n\r\n" not in said or not said.rstrip().endswith(b"}"):
             said += line.recv(65536)
-        os.unlink(discovery.note_path(self._home))  # it is gone by now
+        os.unlink(discovery.hub_file_path(self._home))  # it is gone by now
         self._heard(json.loads(said.partition(b"\r\n\r\n")[2]))
         line.close()
 

@@ -23,7 +23,7 @@ from holdfast.model.task import Owner, Task
 from holdfast.model.token import Token
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from holdfast.store.types import ChangeFeedEntry
 from tests.conftest import REGISTRY
 
@@ -41,7 +41,7 @@ def origin(record: str) -> Origin:
     return Origin("claude", "native-1", record)
 
 
-async def log_of(store: BaseStore, session: str) -> list[Event]:
+async def log_of(store: Store, session: str) -> list[Event]:
     """All records of one session."""
     found: list[Event] = []
     while page := await store.events(session, after=found[-1].seq if found else 0):
@@ -49,7 +49,7 @@ async def log_of(store: BaseStore, session: str) -> list[Event]:
     return found
 
 
-async def whole_log(store: BaseStore) -> list[ChangeFeedEntry]:
+async def whole_log(store: Store) -> list[ChangeFeedEntry]:
     """All records of all sessions, in commit order."""
     found: list[ChangeFeedEntry] = []
     cursor: str | None = None
@@ -61,7 +61,7 @@ async def whole_log(store: BaseStore) -> list[ChangeFeedEntry]:
             return found
 
 
-async def everything(store: BaseStore) -> dict[str, Any]:
+async def everything(store: Store) -> dict[str, Any]:
     """All that can be read of a store."""
     headers = (await store.sessions(state="all", empty=True, limit=10_000)).sessions
     return {
@@ -73,7 +73,7 @@ async def everything(store: BaseStore) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def nothing_changes(store: BaseStore) -> AsyncIterator[None]:
+async def nothing_changes(store: Store) -> AsyncIterator[None]:
     """What happens inside leaves every log, header, token and task as it was."""
     before = await everything(store)
     yield
@@ -188,7 +188,7 @@ class Driver(RuleBasedStateMachine):
         super().__init__()
         self.loop = loop
         self.place = (location, home, REGISTRY.token_rules())
-        self.stores: list[BaseStore] = []
+        self.stores: list[Store] = []
         self.model: dict[str, Oracle] = {}
         self.touched: set[str] = set()
         self.steps = 0
@@ -209,7 +209,7 @@ class Driver(RuleBasedStateMachine):
     def open(self) -> None:
         self.stores = [self.run(open_store(*self.place)) for _ in range(2)]
 
-    def store(self, pick: int) -> BaseStore:
+    def store(self, pick: int) -> Store:
         return self.stores[pick % 2]
 
     def pick(self, pick: int) -> tuple[str, Oracle]:
@@ -262,7 +262,7 @@ class Driver(RuleBasedStateMachine):
         state["waiting_for"] = None
         model.kinds.append("task")
 
-    async def look(self, store: BaseStore, sessions: Iterable[str]) -> None:
+    async def look(self, store: Store, sessions: Iterable[str]) -> None:
         listed = {h.id: h for h in (await store.sessions(state="all", empty=True, limit=1000)).sessions}
         for session, model in self.model.items():
             assert model.same_header(listed[session]), (listed[session], vars(model))

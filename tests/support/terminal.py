@@ -20,8 +20,10 @@ DEADLINE_S = 60.0
 class Terminal:
     """One home and the commands that are given in it."""
 
-    def __init__(self, home: Home, cwd: str):
+    def __init__(self, home: Home, cwd: str, prefix: Sequence[str] = ()):
+        """`prefix`: what every command is started by, such as setpriv."""
         self.home = home
+        self.prefix = prefix
         self.cwd = cwd
         kept = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
         self.env = {**kept, "HOLDFAST_HOME": home.path, "HOLDFAST_DEMO_HOME": os.path.join(home.path, "demo")}
@@ -34,7 +36,7 @@ class Terminal:
     def give(self, *words: str, status: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """A command and all it says; its exit status must be as expected."""
         done = subprocess.run(
-            [*HOLDFAST, *words],
+            [*self.prefix, *HOLDFAST, *words],
             env=self.env,
             cwd=self.cwd,
             input=stdin,
@@ -55,7 +57,7 @@ class Terminal:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """A command that goes on."""
         return subprocess.Popen(
-            [*HOLDFAST, *words],
+            [*self.prefix, *HOLDFAST, *words],
             env=self.env,
             cwd=self.cwd,
             stdin=subprocess.DEVNULL,

@@ -25,6 +25,7 @@ from holdfast.shortage import Shortages, resource_of
         (FileNotFoundError(errno.ENOENT, "x"), None),
         (RuntimeError("another"), None),
         (errors.StoreUnreadable("unable to open database file"), None),  # files can be opened
+        (errors.StoreBusy("unable to open database file"), None),
     ],
 )
 def test_a_shortage_is_known_also_behind_another_error(problem: Exception, what: str | None) -> None:

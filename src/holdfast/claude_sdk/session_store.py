@@ -26,7 +26,7 @@ from holdfast.claude_sdk.sdk_session import SdkSession
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit, Entry
 from holdfast.model.session import Session
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 from holdfast.transcripts.jsonl import storable_id
 
 BY = "claude-agent-sdk"

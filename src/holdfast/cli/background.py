@@ -1,4 +1,4 @@
-"""A worker in the background: it goes on when the command that started it is gone."""
+"""A background worker: it continues when the command that started it ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from holdfast.node import Node
     from holdfast.store.location import Location
 
-SEE_S = 2.0  # between looks of a follower whether somebody drives what he follows
+CHECK_S = 2.0  # how often a follower checks that a worker drives its task
 
 
 def start(home: Home, location: Location, wish: dict[str, Any] | None, by: str) -> dict[str, Any]:
-    """Fork a worker into a session of its own; what it says once it has queued the wish."""
+    """Fork a worker into its own session; its reply once it has queued the request."""
     from holdfast.durable_io import make_folder
 
     make_folder(home.path)
@@ -31,32 +31,32 @@ def start(home: Home, location: Location, wish: dict[str, Any] | None, by: str) 
     if child == 0:
         os.close(reader)
         os.setsid()
-        if os.fork() == 0:  # twice, so that it is nobody's child and never a zombie of ours
-            _be_worker(home, location, wish, by, writer)
+        if os.fork() == 0:  # twice, so that it is never our zombie
+            _run_worker(home, location, wish, by, writer)
         os._exit(0)
     os.close(writer)
     os.waitpid(child, 0)
     with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read()
-    if not said:
-        raise HoldfastError("the worker ended before it began", hint=f"see {_log(home)}")
-    answer: dict[str, Any] = json.loads(said)
-    _tell_settled(answer)
+        reply = pipe.read()
+    if not reply:
+        raise HoldfastError("the worker ended before it started the task", hint=f"see {_log(home)}")
+    answer: dict[str, Any] = json.loads(reply)
+    _print_finished(answer)
     if "error" in answer:
-        raise HoldfastError.told(answer["error"], answer["exit_status"])
+        raise HoldfastError.from_json(answer["error"], answer["exit_status"])
     return answer
 
 
-def _tell_settled(answer: dict[str, Any]) -> None:
-    """Say which tasks have ended while nobody watched, whatever became of the wish."""
+def _print_finished(answer: dict[str, Any]) -> None:
+    """Print which tasks ended while no worker ran, also if the request failed."""
     from holdfast.cli import output
 
     for one in answer.get("settled", []):
-        output.note(output.settled(**one))
+        output.note(output.finished_line(**one))
 
 
-def see_to_it(home: Home, location: Location, by: str) -> None:
-    """Start a worker if something here runs or waits and nobody drives it."""
+def ensure_worker(home: Home, location: Location, by: str) -> None:
+    """Start a worker if a task of this node runs or waits and no process drives it."""
     from holdfast import node as nodes
     from holdfast.store import reads
     from holdfast.store.readonly import ask
@@ -66,22 +66,22 @@ def see_to_it(home: Home, location: Location, by: str) -> None:
         start(home, location, None, by)
 
 
-class Attention:
-    """Who follows a task wants it to go on: sees to it now and then."""
+class WorkerWatchdog:
+    """Restarts the worker of a followed task if it died; checks now and then."""
 
     def __init__(self, home: Home, location: Location, by: str):
-        self._place = home, location, by
-        self._next = time.monotonic() + SEE_S
+        self._arguments = home, location, by
+        self._next = time.monotonic() + CHECK_S
 
-    def pay(self) -> None:
-        """See to it, if that was some time ago."""
+    def check(self) -> None:
+        """Check, if the last check was some time ago."""
         if time.monotonic() >= self._next:
-            see_to_it(*self._place)
-            self._next = time.monotonic() + SEE_S
+            ensure_worker(*self._arguments)
+            self._next = time.monotonic() + CHECK_S
 
 
 def _has_no_driver(turn: dict[str, Any], node: Node, home: Home) -> bool:
-    """Whether a task of this node waits or runs and no living process sees to it."""
+    """Whether a task of this node waits or runs and no living process drives it."""
     from holdfast.process.identity import is_alive
 
     pending = turn["status"] in ("queued", "waiting")
@@ -102,35 +102,35 @@ def _log(home: Home) -> str:
     return os.path.join(home.path, "worker.log")
 
 
-def _be_worker(home: Home, location: Location, wish: dict[str, Any] | None, by: str, writer: int) -> None:
+def _run_worker(home: Home, location: Location, wish: dict[str, Any] | None, by: str, writer: int) -> None:
     """Never returns."""
     status = 1
     try:
-        _quietly(home)
+        _redirect_output(home)
         _work(home, location, wish, by, writer)
         status = 0
     except HoldfastError as problem:
-        _say(f"worker {os.getpid()}: {problem.message}")
+        _write_log(f"worker {os.getpid()}: {problem.message}")
     finally:
         if sys.exc_info()[0] is not None:
             import traceback
 
-            _say(traceback.format_exc())
+            _write_log(traceback.format_exc())
         os._exit(status)
 
 
-def _quietly(home: Home) -> None:
-    """Away from the terminal; what is said goes into the log if that can be written, else nowhere."""
+def _redirect_output(home: Home) -> None:
+    """Detach from the terminal; output goes to the log if it is writable, else nowhere."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
         log = os.open(_log(home), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    except OSError:  # there is no home yet, or it cannot be written: the reply tells that
+    except OSError:  # no home yet, or not writable: the reply reports that
         log = null
     for target, source in ((0, null), (1, log), (2, log)):
         os.dup2(source, target)
 
 
-def _say(text: str) -> None:
+def _write_log(text: str) -> None:
     with contextlib.suppress(OSError):  # the disk may be full
         os.write(2, text.rstrip().encode(errors="replace") + b"\n")
 
@@ -146,13 +146,13 @@ def _work(home: Home, location: Location, wish: dict[str, Any] | None, by: str, 
 
     shape = f"%(asctime)s {os.getpid()} %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=shape)
-    told = False
+    replied = False
 
     def reply(answer: dict[str, Any]) -> None:
-        nonlocal told
-        if not told:
-            told = True
-            with contextlib.suppress(BrokenPipeError):  # the command is gone; the task is queued all the same
+        nonlocal replied
+        if not replied:
+            replied = True
+            with contextlib.suppress(BrokenPipeError):  # the command is gone; the task is still queued
                 os.write(writer, json.dumps(answer).encode())
             os.close(writer)
 

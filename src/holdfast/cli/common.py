@@ -13,38 +13,38 @@ from holdfast.home import Home
 from holdfast.store.location import Location, locate
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse, but an error is one line."""
+class CommandParser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong with the command line, and end."""
-        output.note(f"{self.prog}: {message} (`{self.prog} --help` tells more)")
+        """Print what is wrong with the command line, and exit."""
+        output.note(f"{self.prog}: {message} (`{self.prog} --help` shows the options)")
         raise SystemExit(2)
 
 
 def parser(name: str, about: str) -> argparse.ArgumentParser:
-    """A command's parser with what every command takes."""
-    made = Parser(
+    """A command's parser, with the options that every command has."""
+    parser = CommandParser(
         prog=f"holdfast {name}",
         description=about,
         allow_abbrev=False,
         # With a width of its own argparse does not import shutil to ask the terminal for one.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
-    made.add_argument("--json", action="store_true", help="print JSON")
-    made.add_argument("--store", metavar="URL", help="sqlite:///path/state.db or postgresql://…")
-    return made
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--store", metavar="URL", help="sqlite:///path/state.db or postgresql://…")
+    return parser
 
 
-def place(options: argparse.Namespace) -> tuple[Home, Location]:
-    """The home and the store that are meant."""
+def home_and_location(options: argparse.Namespace) -> tuple[Home, Location]:
+    """The home and the location of the store that the options name."""
     home = Home(homes.default_path())
     check_utf8("the home", home.path)
     return home, locate(home, options.store)
 
 
 def check_utf8(what: str, path: str) -> None:
-    """Refuse a path that is no text: it could be neither stored nor sent."""
+    """Refuse a path that is not UTF-8: it cannot be stored or sent."""
     if any("\ud800" <= letter <= "\udfff" for letter in path):
         raise BadInput(
             f"the name of {what} is not UTF-8: {os.fsencode(path)!r}",
@@ -52,11 +52,8 @@ def check_utf8(what: str, path: str) -> None:
         )
 
 
-# --- Who is at the keyboard.
-
-
-def who() -> str:
-    """The person at the keyboard."""
+def current_user() -> str:
+    """The name of the user who runs the command."""
     import getpass
 
     try:

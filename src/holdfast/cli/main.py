@@ -1,4 +1,4 @@
-"""`holdfast`: finds the command, loads only that one, and turns errors into one line and an exit status."""
+"""`holdfast`: find the command, load only that one, and turn errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from holdfast import __version__
 from holdfast.cli import output
 from holdfast.errors import HoldfastError
 
-# name: (the module that has it, what it does)
+# name: (module, description)
 COMMANDS = {
-    "init": ("init", "make the home and its store"),
-    "up": ("up", "the hub: its API, its page and its worker"),
-    "run": ("run", "run a prompt with an agent, and follow it"),
-    "tasks": ("tasks", "what runs, waits and has ended"),
+    "init": ("init", "create the home and its store"),
+    "up": ("up", "start the hub: its API, its page and its worker"),
+    "run": ("run", "run a prompt with an agent and follow it"),
+    "tasks": ("tasks", "list tasks: running, waiting and ended"),
     "answer": ("answer", "allow or deny what an agent asks for"),
-    "cancel": ("cancel", "stop a task and all that it started"),
-    "verdict": ("verdict", "whether a session may be gone on with, and why"),
-    "resume": ("resume", "go on with a session, or with a copy of it, or anew"),
-    "token": ("token", "a session's tokens; record one by hand, revoke it, reinstate it"),
-    "trust": ("trust", "say that a session is sound whose last task did not end well"),
-    "redispatch": ("redispatch", "run interrupted tasks once more"),
-    "agents": ("agents", "what is installed here, and what is known not to work with it"),
+    "cancel": ("cancel", "stop a task and every process it started"),
+    "verdict": ("verdict", "show whether a session is safe to resume, and why"),
+    "resume": ("resume", "continue a session, a copy of it, or start fresh"),
+    "token": ("token", "list a session's tokens; record, revoke or reinstate one"),
+    "trust": ("trust", "mark a session as sound after its last task failed or was cancelled"),
+    "redispatch": ("redispatch", "run interrupted tasks again"),
+    "agents": ("agents", "list installed agents and their known problems"),
     "ls": ("ls", "list sessions, the latest first"),
-    "show": ("show", "all about one session but its events"),
-    "log": ("log", "a session's events"),
-    "history": ("history", "an agent's own transcript as events"),
-    "inspect": ("inspect", "whether an agent's own session is sound"),
-    "import": ("import_", "adopt sessions that agents had without us"),
-    "archive": ("archive", "put a session away; its key is free again, its token stays"),
-    "unarchive": ("archive", "take a session out again"),
-    "rm": ("archive", "move a session into the trash"),
-    "restore": ("archive", "bring a session back from the trash"),
-    "doctor": ("doctor", "what is wrong, what would mend it, and do so"),
-    "logins": ("logins", "which browsers are logged in to the page, and ending their logins"),
-    "config": ("config", "what is in force, and from where"),
-    "demo": ("demo", "a tour: runs a demo agent, kills things, shows what survives"),
-    "completion": ("completion", "what a shell needs to complete all this"),
+    "show": ("show", "show one session: header, tokens and tasks"),
+    "log": ("log", "show a session's events"),
+    "history": ("history", "show an agent's own transcript as events"),
+    "inspect": ("inspect", "check whether an agent's own session is sound"),
+    "import": ("import_", "import sessions that agents had without Holdfast"),
+    "archive": ("archive", "archive a session; its key is free again, its token stays"),
+    "unarchive": ("archive", "move a session out of the archive"),
+    "rm": ("archive", "move a session to the trash"),
+    "restore": ("archive", "restore a session from the trash"),
+    "doctor": ("doctor", "find damage, and repair it on request"),
+    "logins": ("logins", "list the browsers that are logged in to the page, or revoke their logins"),
+    "config": ("config", "show the settings in force, and where each comes from"),
+    "demo": ("demo", "take a tour: run a demo agent, kill things, show what survives"),
+    "completion": ("completion", "print the completion script for a shell"),
 }
-ASKED_BY_SHELLS = {"complete": ("complete", "what a word may become")}
+SHELL_COMMANDS = {"complete": ("complete", "list completions of a word")}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,15 +52,15 @@ def main(arguments: list[str] | None = None) -> int:
         output.text(f"holdfast {__version__}")
         return 0
     name, rest = arguments[0], arguments[1:]
-    if name not in COMMANDS and name not in ASKED_BY_SHELLS:
-        return _fail(f"there is no command {name!r}", "`holdfast --help` lists them", 2)
+    if name not in COMMANDS and name not in SHELL_COMMANDS:
+        return _fail(f"unknown command {name!r}", "`holdfast --help` lists all commands", 2)
     return _run(name, rest)
 
 
 def _run(name: str, rest: list[str]) -> int:
     from importlib import import_module
 
-    command = import_module(f"holdfast.cli.commands.{(COMMANDS.get(name) or ASKED_BY_SHELLS[name])[0]}")
+    command = import_module(f"holdfast.cli.commands.{(COMMANDS.get(name) or SHELL_COMMANDS[name])[0]}")
     options = None
     try:
         options = command.parser(name).parse_args(rest)
@@ -85,7 +85,9 @@ def _run(name: str, rest: list[str]) -> int:
         if os.environ.get("HOLDFAST_DEBUG"):
             raise
         what = f"{type(problem).__name__}: {problem}"
-        return _fail(f"unexpected: {what}", "HOLDFAST_DEBUG=1 shows where; please report it", 1)
+        return _fail(
+            f"unexpected error: {what}", "set HOLDFAST_DEBUG=1 to see the traceback; please report it", 1
+        )
 
 
 def _fail(message: str, hint: str, status: int) -> int:
@@ -103,7 +105,7 @@ def _overview() -> str:
             "",
             *lines,
             "",
-            "HOLDFAST_HOME names the home, --store URL (or HOLDFAST_STORE) the store;",
-            "--json prints what a program can read. `holdfast COMMAND --help` tells more.",
+            "HOLDFAST_HOME sets the home; --store URL (or HOLDFAST_STORE) sets the store;",
+            "--json prints JSON. `holdfast COMMAND --help` shows the options of a command.",
         ]
     )

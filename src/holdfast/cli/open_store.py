@@ -1,4 +1,4 @@
-"""A store opened for one change."""
+"""Open a store for one change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from holdfast.store.readonly import require
 if TYPE_CHECKING:
     from holdfast.home import Home
     from holdfast.store.location import Location
-    from holdfast.store.store import BaseStore
+    from holdfast.store.store import Store
 
 
 @asynccontextmanager
-async def changing(home: Home, location: Location) -> AsyncIterator[BaseStore]:
-    """The store of a home that is there."""
+async def open_for_change(home: Home, location: Location) -> AsyncIterator[Store]:
+    """The store of an existing home."""
     require(home, location)
     rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()
     store = await open_store(location, home, rules)

@@ -1,4 +1,4 @@
-"""A crew: forked processes that share a list of jobs, each given the next one when it has done its last."""
+"""A process pool: forked workers share a list of jobs, and each takes the next job when it finishes one."""
 
 from __future__ import annotations
 
@@ -14,113 +14,113 @@ from typing import Any, NamedTuple
 
 from holdfast import errors
 
-Tell = Callable[[int, Any], None]  # the number of a job, and what came of it
-Work = Callable[[Iterable[int], Tell], None]
+OnResult = Callable[[int, Any], None]  # the number of a job, and its result
+Work = Callable[[Iterable[int], OnResult], None]
 
 
-class _Line:
-    """One end of a connection on which JSON is said, a line each."""
+class _JsonSocket:
+    """One end of a connection that carries one JSON value per line."""
 
     def __init__(self, end: socket.socket):
         self._end = end
-        self._said = end.makefile("rb")
+        self._input = end.makefile("rb")
 
     def fileno(self) -> int:
         """For a selector."""
         return self._end.fileno()
 
-    def say(self, what: Any) -> None:
+    def send(self, value: Any) -> None:
         """ConnectionError if the other side is gone."""
-        self._end.sendall(json.dumps(what).encode() + b"\n")
+        self._end.sendall(json.dumps(value).encode() + b"\n")
 
-    def hear(self) -> Any:
-        """What the other side says next; None when it is gone."""
+    def receive(self) -> Any:
+        """The next value from the other side; None when it is gone."""
         try:
-            said = self._said.readline()
+            line = self._input.readline()
         except ConnectionError:
             return None
-        return json.loads(said) if said.endswith(b"\n") else None
+        return json.loads(line) if line.endswith(b"\n") else None
 
     def close(self) -> None:
-        """Let go of it."""
-        self._said.close()
+        """Close the connection."""
+        self._input.close()
         self._end.close()
 
 
-class _Hand(NamedTuple):
-    """One process of a crew, and the line to it."""
+class _PoolWorker(NamedTuple):
+    """One process of the pool, and the connection to it."""
 
     pid: int
-    line: _Line
+    connection: _JsonSocket
 
 
-def share(hands: int, jobs: int, work: Work, tell: Tell) -> None:
-    """Have that many processes do the jobs; `tell` hears in this one what came of each.
+def run_jobs(workers: int, jobs: int, work: Work, on_result: OnResult) -> None:
+    """Run the jobs in that many processes; `on_result` runs in this process for each result.
 
-    To be called where no thread runs and nothing is open that must not be used twice. When this process
-    dies, the others finish what they are at and end.
+    Call it only where no thread runs and no open resource breaks when two processes use it. When this
+    process dies, each worker finishes its current job and exits.
     """
-    if hands < 2:
-        work(range(jobs), tell)
+    if workers < 2:
+        work(range(jobs), on_result)
         return
-    crew: list[_Hand] = []
+    pool: list[_PoolWorker] = []
     try:
-        for _ in range(hands):
-            crew.append(_hire(work, crew))
-        _hand_out(crew, iter(range(jobs)), tell)
+        for _ in range(workers):
+            pool.append(_start_worker(work, pool))
+        _distribute(pool, iter(range(jobs)), on_result)
     finally:
-        for hand in crew:
-            hand.line.close()
-        ends = [os.waitstatus_to_exitcode(os.waitpid(hand.pid, 0)[1]) for hand in crew]
-    if any(ends):
+        for worker in pool:
+            worker.connection.close()
+        exit_codes = [os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1]) for worker in pool]
+    if any(exit_codes):
         raise errors.HoldfastError(
-            f"{sum(map(bool, ends))} of {hands} processes ended before they were done",
-            hint="the same command again does the rest",
+            f"{sum(map(bool, exit_codes))} of {workers} processes ended before they were done",
+            hint="run the same command again to do the rest",
         )
 
 
-def _hand_out(crew: list[_Hand], numbers: Iterator[int], tell: Tell) -> None:
+def _distribute(pool: list[_PoolWorker], numbers: Iterator[int], on_result: OnResult) -> None:
     with selectors.DefaultSelector() as selector:
-        for hand in crew:
-            selector.register(hand.line.fileno(), selectors.EVENT_READ, hand.line)
+        for worker in pool:
+            selector.register(worker.connection.fileno(), selectors.EVENT_READ, worker.connection)
         while selector.get_map():
             for key, _ in selector.select():
-                line: _Line = key.data
-                said = line.hear()
-                if said is None:
+                connection: _JsonSocket = key.data
+                message = connection.receive()
+                if message is None:
                     selector.unregister(key.fd)
                     continue
-                if "error" in said:
-                    raise errors.HoldfastError.told(said["error"], said["exit_status"])
-                if "job" in said:
-                    tell(said["job"], said["came"])
-                with suppress(ConnectionError):  # it died; how is seen when it is waited for
-                    line.say(next(numbers, None))
+                if "error" in message:
+                    raise errors.HoldfastError.from_json(message["error"], message["exit_status"])
+                if "job" in message:
+                    on_result(message["job"], message["result"])
+                with suppress(ConnectionError):  # the worker died; waitpid reports how
+                    connection.send(next(numbers, None))
 
 
-def _hire(work: Work, others: list[_Hand]) -> _Hand:
-    ours, theirs = socket.socketpair()
+def _start_worker(work: Work, others: list[_PoolWorker]) -> _PoolWorker:
+    parent_end, worker_end = socket.socketpair()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        ours.close()
-        for hand in others:  # held here, too, they would not end with the parent
-            hand.line.close()
-        _be_hand(work, _Line(theirs))
-    theirs.close()
-    return _Hand(pid, _Line(ours))
+        parent_end.close()
+        for other in others:  # if this copy stays open, the others do not notice that the parent died
+            other.connection.close()
+        _run_worker(work, _JsonSocket(worker_end))
+    worker_end.close()
+    return _PoolWorker(pid, _JsonSocket(parent_end))
 
 
-def _be_hand(work: Work, line: _Line) -> None:
+def _run_worker(work: Work, connection: _JsonSocket) -> None:
     """Never returns."""
     status = 1
     try:
-        work(_given(line), lambda job, came: line.say({"job": job, "came": came}))
+        work(_receive_jobs(connection), lambda job, result: connection.send({"job": job, "result": result}))
         status = 0
     except errors.HoldfastError as problem:
         with suppress(ConnectionError):
-            line.say({"error": problem.as_json(), "exit_status": problem.exit_status})
+            connection.send({"error": problem.as_json(), "exit_status": problem.exit_status})
     except (KeyboardInterrupt, ConnectionError):
         pass  # the parent was interrupted as well, or is gone
     finally:
@@ -129,8 +129,8 @@ def _be_hand(work: Work, line: _Line) -> None:
         os._exit(status)
 
 
-def _given(line: _Line) -> Iterator[int]:
-    """The jobs of one hand: asks for the first, and is given the next with each answer."""
-    line.say({})
-    while (number := line.hear()) is not None:
+def _receive_jobs(connection: _JsonSocket) -> Iterator[int]:
+    """The jobs of one worker: it requests the first one, and each result brings the next one."""
+    connection.send({})
+    while (number := connection.receive()) is not None:
         yield number

@@ -1,4 +1,4 @@
-"""Events as a person reads them."""
+"""Render events as text for people."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 LONG = 2000  # characters of an event shown to a person
 OUTPUT_LINES = 12  # of a tool's output
 
-_COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_COLORS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
-class Teller:
-    """Turns log rows into readable text, coloured on a terminal."""
+class EventRenderer:
+    """Turns log rows into readable text, colored on a terminal."""
 
-    def __init__(self, coloured: bool | None = None):
-        if coloured is None:
-            coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        self._coloured = coloured
+    def __init__(self, colored: bool | None = None):
+        if colored is None:
+            colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self._colored = colored
 
-    def line(self, row: Row) -> str:
-        """One line with place and time, for `log`."""
+    def log_line(self, row: Row) -> str:
+        """One line with sequence number and time, for `log`."""
         seq, kind, at, _task, replayed, _origin, _spool, _last, body = row
         mark = " (replayed)" if replayed else ""
         shown = output.plain(_gist(kind, json.loads(body)))[:LONG]
         return f"{seq:>5} {at[:10]} {at[11:19]} {kind}{mark}: {shown}"
 
-    def told(self, row: Row) -> str | None:
-        """The event as part of a run that is followed; None for what a follower need not see."""
+    def followed(self, row: Row) -> str | None:
+        """The event as text in a followed run; None if a follower does not need it."""
         kind, body = row[1], json.loads(row[8])
         paint = self._paint
         match kind:
@@ -57,30 +57,30 @@ class Teller:
         return None
 
     def _summary(self, body: dict[str, Any]) -> str:
-        mark, colour = {"ok": ("✓", "green"), "error": ("✗", "red")}.get(body["outcome"], ("⚡", "yellow"))
+        mark, color = {"ok": ("✓", "green"), "error": ("✗", "red")}.get(body["outcome"], ("⚡", "yellow"))
         took = f" {body['duration_ms'] / 1000:.1f} s" if "duration_ms" in body else ""
-        head = self._paint(colour, f"{mark} {output.plain(body['name'])} {body['outcome']}{took}")
+        head = self._paint(color, f"{mark} {output.plain(body['name'])} {body['outcome']}{took}")
         lines = _many(body["output"]).splitlines()
         more = [f"  … {len(lines) - OUTPUT_LINES} more lines"] if len(lines) > OUTPUT_LINES else []
         return "\n".join([head, *[self._paint("dim", f"  {t}") for t in (*lines[:OUTPUT_LINES], *more)]])
 
     def _permission(self, body: dict[str, Any], task: str | None) -> str:
-        what = call(body)
+        what = call_text(body)
         if body.get("answer") is None:
             how = f"holdfast answer {task} allow|deny"
             return self._paint("yellow", f"? may it run {what}") + f"\n  {how}"
         return self._paint("dim", f"  {body['answer']} by {body.get('by')}: {what}")
 
-    def _paint(self, colour: str, text: str) -> str:
-        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._coloured and text else text
+    def _paint(self, color: str, text: str) -> str:
+        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self._colored and text else text
 
 
-def call(body: dict[str, Any]) -> str:
-    """The tool that is asked for, and with what, on one line."""
+def call_text(body: dict[str, Any]) -> str:
+    """The requested tool and its input, on one line."""
     return f"{output.plain(body.get('name'))} {_input(body.get('input'))}"
 
 
-def waits(task: dict[str, Any]) -> str:
+def waiting_text(task: dict[str, Any]) -> str:
     """What a waiting task waits for, and until when."""
     shown = str(task["waiting_for"]["text"])
     if task["not_before"]:
@@ -111,7 +111,11 @@ def _gist(kind: str, body: dict[str, Any]) -> str:
         return f"{body['name']} {body['outcome']}: {body['output']}"
     if kind == "permission":
         answer = body.get("answer")
-        return f"may it run {call(body)}" if answer is None else f"{answer} by {body.get('by')}: {call(body)}"
+        return (
+            f"may it run {call_text(body)}"
+            if answer is None
+            else f"{answer} by {body.get('by')}: {call_text(body)}"
+        )
     if kind in ("session", "task", "token"):
         return _changed(body)
     return _fields(body)
@@ -123,13 +127,13 @@ def _changed(body: dict[str, Any]) -> str:
         case "queue":
             return f"queued: {body['prompt']}"
         case "claim":
-            return f"taken by process {body['owner']['pid']} on {body['owner']['host']}"
+            return f"claimed by process {body['owner']['pid']} on {body['owner']['host']}"
         case "deliver":
             return f"prompt {body['delivery']}"
         case "status":
             return f"{body['status']}: {body['reason']}" if body.get("reason") else str(body["status"])
-    said = _fields({name: value for name, value in body.items() if name != "op"})
-    return f"{body['op']}: {said}" if said else str(body["op"])
+    details = _fields({name: value for name, value in body.items() if name != "op"})
+    return f"{body['op']}: {details}" if details else str(body["op"])
 
 
 def _fields(body: dict[str, Any]) -> str:

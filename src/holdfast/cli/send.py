@@ -1,4 +1,4 @@
-"""Prompts on their way to a worker, as `run`, `resume` and `redispatch` send them."""
+"""Send a prompt to a worker, through the hub if one runs."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import ids
 from holdfast.cli import background, common, output
-from holdfast.cli.common import who
-from holdfast.client.discovery import door
+from holdfast.cli.common import current_user
+from holdfast.client.discovery import find_hub
 from holdfast.errors import HubGone, StoreBusy
 
 if TYPE_CHECKING:
-    from holdfast.client.client import Hub
+    from holdfast.client.client import HubClient
     from holdfast.home import Home
     from holdfast.store.location import Location
-
-if TYPE_CHECKING:
-    from holdfast.client.client import Hub
 
 T = TypeVar("T")
 
 
-def handed(home: Home, location: Location, call: Callable[[Hub], T], instead: Callable[[], T]) -> T:
-    """What the hub answers; where none runs, or it goes while we ask, what is done `instead`.
+def via_hub(home: Home, location: Location, call: Callable[[HubClient], T], instead: Callable[[], T]) -> T:
+    """The hub's answer; if none runs, or it stops meanwhile, the result of `instead`.
 
-    It may have heard us before it went, so both must be fit to be done after the other.
+    The hub may have received the request before it stopped, so doing both must be safe.
     """
-    if door(home, location) is None:
+    if find_hub(home, location) is None:
         return instead()
-    from holdfast.client.client import Hub
+    from holdfast.client.client import HubClient
 
-    hub = Hub.of(home, location, who())
+    hub = HubClient.of(home, location, current_user())
     if hub is None:
         return instead()
     try:
@@ -43,64 +40,71 @@ def handed(home: Home, location: Location, call: Callable[[Hub], T], instead: Ca
         return instead()
 
 
-# --- Prompts on their way to a worker, as `run`, `resume` and `redispatch` send them.
-
-
-def add_options(made: argparse.ArgumentParser) -> None:
-    """What every prompt can be sent with."""
-    made.add_argument("prompt", metavar="PROMPT", help="what to do; - reads it from standard input")
-    made.add_argument("--permissions", choices=("ask", "allow", "deny"), help="what it may do (ask)")
-    made.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop it after so long")
-    made.add_argument(
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every prompt."""
+    parser.add_argument("prompt", metavar="PROMPT", help="the prompt; - reads it from standard input")
+    parser.add_argument(
+        "--permissions",
+        choices=("ask", "allow", "deny"),
+        help="how to answer permission requests (default: ask)",
+    )
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop the task after this time")
+    parser.add_argument(
         "--leftovers",
         choices=("wait", "end", "ignore"),
-        help="what to do about leftover processes of a dead run (as configured: wait)",
+        help="what to do about leftover processes of a dead run (default: as configured, or wait)",
     )
-    made.add_argument("--queue", action="store_true", help="wait behind what runs there; else it is refused")
-    made.add_argument("--no-brief", action="store_true", help="do not tell a fresh run of the one cut short")
-    made.add_argument("--detach", action="store_true", help="do not follow it")
-    made.add_argument("--no-hub", action="store_true", help="in this environment, also where a hub runs")
+    parser.add_argument(
+        "--queue",
+        action="store_true",
+        help="wait until the session is free; without it, a busy session is an error",
+    )
+    parser.add_argument(
+        "--no-brief", action="store_true", help="do not tell a fresh run about the interrupted one"
+    )
+    parser.add_argument("--detach", action="store_true", help="do not follow the task")
+    parser.add_argument("--no-hub", action="store_true", help="run in this environment, even if a hub runs")
 
 
-def send(given: argparse.Namespace, **wish: Any) -> int:
-    """Queue it and follow it to its end; the exit status tells how it ended."""
+def send(options: argparse.Namespace, **wish: Any) -> int:
+    """Queue the prompt and follow its task to the end; the exit status says how it ended."""
     from holdfast.cli.commands.run import follow
 
-    home, location = common.place(given)
+    home, location = common.home_and_location(options)
     wish |= {
-        "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
-        "permissions": given.permissions,
-        "time_limit_s": given.time_limit,
-        "leftovers": given.leftovers,
-        "queue": given.queue,
-        "brief": not given.no_brief,
-        "task": ids.new(ids.TASK),  # whoever hears of it twice knows it by this
+        "prompt": sys.stdin.read() if options.prompt == "-" else options.prompt,
+        "permissions": options.permissions,
+        "time_limit_s": options.time_limit,
+        "leftovers": options.leftovers,
+        "queue": options.queue,
+        "brief": not options.no_brief,
+        "task": ids.new(ids.TASK),  # the same id is never queued twice
     }
 
     def here() -> dict[str, Any]:
-        return background.start(home, location, {"wish": "prompt", **wish}, who())
+        return background.start(home, location, {"wish": "prompt", **wish}, current_user())
 
-    made = here() if given.no_hub else handed(home, location, lambda hub: _over(hub, wish), here)
-    task, session = made["task"], made["session"]
-    if not given.detach:
-        return follow(home, location, session, task, given.json)
-    if given.json:
-        output.json_line(made)
+    dispatched = here() if options.no_hub else via_hub(home, location, lambda hub: _over(hub, wish), here)
+    task, session = dispatched["task"], dispatched["session"]
+    if not options.detach:
+        return follow(home, location, session, task, options.json)
+    if options.json:
+        output.json_line(dispatched)
     else:
         output.text(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
     return 0
 
 
-def _over(hub: Hub, wish: dict[str, Any]) -> dict[str, Any]:
-    """Hand a wish over to the hub, which is somewhere else."""
+def _over(hub: HubClient, wish: dict[str, Any]) -> dict[str, Any]:
+    """Send the request to the hub."""
     how = wish.get("how")
     if how is not None:
         return {**hub.resume(**wish)}
-    return {**hub.dispatch(**{k: v for k, v in wish.items() if k != "how"}, here=here())}
+    return {**hub.dispatch(**{k: v for k, v in wish.items() if k != "how"}, here=current_folder())}
 
 
-def here() -> str | None:
-    """The folder that the command was given in; None if it was deleted."""
+def current_folder() -> str | None:
+    """The current folder of the command; None if it was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:

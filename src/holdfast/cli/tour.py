@@ -28,7 +28,7 @@ PATIENCE_S = 60.0  # for anything that is waited for; on a quiet machine it take
 COMMAND = (sys.executable, "-m", "holdfast")
 
 
-class Stage:
+class TourHome:
     """A scratch home; leaving it ends all that was started there and removes it."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Stage:
         self._begun: set[str] = set()  # tasks
         self.address = ""
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> TourHome:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -148,7 +148,7 @@ class Stage:
         deadline = time.monotonic() + PATIENCE_S
         while not (found := look()):
             if time.monotonic() > deadline:
-                raise HoldfastError(f"waited in vain for {what}")
+                raise HoldfastError(f"timed out: {what}")
             time.sleep(0.05)
         return found
 
@@ -177,17 +177,17 @@ class Stage:
         return identity.is_alive(*process)
 
 
-# --- What the tour says, and the claims that it makes: each was checked, or the tour ends there.
+# --- Output: each claim was checked, or the tour stops there.
 
 WIDTH = 88
 
 
-class Telling:
+class TourPrinter:
     """Speaks to a person, or keeps the claims for a program."""
 
     def __init__(self, aloud: bool):
         self._aloud = aloud
-        self._coloured = aloud and sys.stdout.isatty()
+        self._colored = aloud and sys.stdout.isatty()
         self.claims: list[dict[str, Any]] = []
         self._act = ""
 
@@ -210,32 +210,34 @@ class Telling:
 
     def quote(self, text: str, lines: int = 8) -> None:
         """Some lines of what Holdfast said."""
-        given = [output.plain(line) for line in text.strip().splitlines()]
+        plain_lines = [output.plain(line) for line in text.strip().splitlines()]
         told = [
-            part for line in given for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ") or [""]
+            part
+            for line in plain_lines
+            for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ") or [""]
         ]
         for line in told[:lines]:
             self._print(self._paint("2", f"    {output.plain(line)}"))
         if len(told) > lines:
-            self._print(self._paint("2", f"    … {len(told) - lines} lines more"))
+            self._print(self._paint("2", f"    … {len(told) - lines} more lines"))
 
     def claim(self, text: str, holds: bool, **evidence: Any) -> None:
         """Something that must be so; the tour fails where it is not."""
         self.claims.append({"act": self._act, "claim": text, "holds": holds, "evidence": evidence})
         if not holds:
-            raise HoldfastError(f"the tour found this not to hold: {text}", evidence=evidence)
+            raise HoldfastError(f"the tour failed: not true: {text}", evidence=evidence)
         self._print(f"  {self._paint('32', '✓')} {text}")
 
-    def _paint(self, colour: str, text: str) -> str:
-        return f"\033[{colour}m{text}\033[0m" if self._coloured else text
+    def _paint(self, color: str, text: str) -> str:
+        return f"\033[{color}m{text}\033[0m" if self._colored else text
 
     def _print(self, line: str) -> None:
         if self._aloud:
-            output.prepared(line)
+            output.styled(line)
             sys.stdout.flush()
 
 
-# --- The acts of the tour: each breaks something, and shows what is left.
+# --- The acts: each breaks something, and shows what survives.
 
 KEY = "tour"
 STEPS = 8  # of the tool that the hub does not live to see the end of
@@ -255,7 +257,7 @@ CUT: list[dict[str, Any]] = [
 ]
 
 
-def hub_dies(stage: Stage, tell: Telling) -> None:
+def hub_dies(stage: TourHome, tell: TourPrinter) -> None:
     """The hub is killed while an agent's tool runs; the agent does not notice."""
     tell.act("1. The hub dies in the middle of a tool")
     stage.start_hub()
@@ -269,8 +271,8 @@ def hub_dies(stage: Stage, tell: Telling) -> None:
     tell.command(f"kill -9 {hub}    # the hub")
     before = len(stage.lines("steps"))
     tell.claim(f"the agent, process {agent.pid}, is alive without a hub", stage.lives(agent))
-    stage.until("the tool to go on", lambda: len(stage.lines("steps")) > before)
-    tell.claim("its tool goes on writing", True, lines=[before, len(stage.lines("steps"))])
+    stage.until("more output of the tool", lambda: len(stage.lines("steps")) > before)
+    tell.claim("its tool keeps writing", True, lines=[before, len(stage.lines("steps"))])
     stage.start_hub()
     tell.command("holdfast up")
     task = stage.ended(begun["task"])
@@ -300,7 +302,7 @@ def hub_dies(stage: Stage, tell: Telling) -> None:
     )
 
 
-def agent_dies(stage: Stage, tell: Telling) -> None:
+def agent_dies(stage: TourHome, tell: TourPrinter) -> None:
     """The agent is killed in a tool; what it did is known, and nobody resumes it blindly."""
     tell.act("2. The agent dies in the middle of a tool")
     tell.command(f"holdfast run -a demo --key {KEY} 'Migrate the uploads'")
@@ -326,15 +328,19 @@ def agent_dies(stage: Stage, tell: Telling) -> None:
         "its tool outlived it, so the verdict is to wait", verdict["action"] == "wait", verdict=verdict
     )
     stage.give("cancel", begun["task"])
-    tell.command(f"holdfast cancel {begun['task']}    # ends what it left running")
+    tell.command(f"holdfast cancel {begun['task']}    # ends its leftover processes")
     verdict = stage.asked("verdict", KEY)
     tell.command(f"holdfast verdict {KEY}")
     tell.quote(_shown(verdict))
     tell.claim(
-        "now it is to begin anew, not to resume half a plan", verdict["action"] == "fresh", verdict=verdict
+        "now the verdict is to start fresh, not to resume half a plan",
+        verdict["action"] == "fresh",
+        verdict=verdict,
     )
-    again = stage.begin([{"say": "I have read the brief, and look before I go on."}], "Go on.", "--key", KEY)
-    tell.command(f"holdfast run --key {KEY} 'Go on'")
+    again = stage.begin(
+        [{"say": "I have read the brief, and look before I continue."}], "Continue.", "--key", KEY
+    )
+    tell.command(f"holdfast run --key {KEY} 'Continue'")
     ended = stage.ended(again["task"])
     events = stage.events(again["session"])
     brief = next(str(e["body"]["text"]) for e in events if e["kind"] == "user")
@@ -349,7 +355,7 @@ def agent_dies(stage: Stage, tell: Telling) -> None:
     tell.quote(brief, 14)
 
 
-def database_goes(stage: Stage, tell: Telling) -> None:
+def database_goes(stage: TourHome, tell: TourPrinter) -> None:
     """The database is deleted; it is rebuilt from the session files."""
     tell.act("3. The database is deleted")
     sessions = sorted(session["id"] for session in stage.asked("ls", "--state", "all"))
@@ -367,7 +373,7 @@ def database_goes(stage: Stage, tell: Telling) -> None:
     same = all(stage.events(session)[: len(before[session])] == before[session] for session in sessions)
     tell.claim(f"and their {records} records, each as it was", same)
     verdict = stage.asked("verdict", "tour-1")
-    tell.claim("a sound session may still be resumed", verdict["action"] == "resume", verdict=verdict)
+    tell.claim("a sound session is still safe to resume", verdict["action"] == "resume", verdict=verdict)
 
 
 ACTS = (hub_dies, agent_dies, database_goes)

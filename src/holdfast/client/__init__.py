@@ -1,7 +1,7 @@
-"""A hub that runs, as Python sees it: `Hub.of(home)` finds it, its methods are the API's calls."""
+"""A Python client of a running hub: `HubClient.of(home)` finds it, its methods are the API's calls."""
 
 from __future__ import annotations
 
-from holdfast.client.client import Hub
+from holdfast.client.client import HubClient
 
-__all__ = ["Hub"]
+__all__ = ["HubClient"]

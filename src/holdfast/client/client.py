@@ -1,7 +1,7 @@
-"""The hub's calls.
+"""The client's methods, one per call of the hub's API.
 
-A prompt that is sent has the id of its task with it. So it may be sent again, through the hub or past it,
-when the connection broke and nobody knows whether it was heard: the same id is never queued twice.
+A prompt carries the id of its task. So a client can send it again, through the hub or without it, when the
+connection broke and the outcome is unknown: the same id is never queued twice.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from holdfast import errors, ids
 from holdfast.client import discovery
-from holdfast.client.http import Wire, part
+from holdfast.client.http import HubConnection, path_segment
 
 if TYPE_CHECKING:
-    from holdfast.client.stream import Message
+    from holdfast.client.stream import StreamMessage
     from holdfast.home import Home
     from holdfast.store.location import Location
 
@@ -23,14 +23,14 @@ Leftovers = Literal["wait", "end", "ignore"]
 Permissions = Literal["ask", "allow", "deny"]
 
 
-class Dispatched(TypedDict):
-    """Where a prompt went."""
+class DispatchedJson(TypedDict):
+    """The task and session of a prompt."""
 
     task: str
     session: str
 
 
-class Session(TypedDict, total=False):
+class SessionJson(TypedDict, total=False):
     """A session's header; lists leave out its metadata."""
 
     id: str
@@ -51,8 +51,8 @@ class Session(TypedDict, total=False):
     last_status: str | None
 
 
-class Task(TypedDict, total=False):
-    """One prompt and what became of it."""
+class TaskJson(TypedDict, total=False):
+    """One prompt and its outcome."""
 
     id: str
     session: str
@@ -66,7 +66,7 @@ class Task(TypedDict, total=False):
     options: dict[str, Any]
 
 
-class Event(TypedDict):
+class EventJson(TypedDict):
     """One record of a session's log."""
 
     seq: int
@@ -78,8 +78,8 @@ class Event(TypedDict):
     origin: dict[str, Any] | None
 
 
-class Verdict(TypedDict):
-    """Whether a session may be gone on with, and why."""
+class VerdictJson(TypedDict):
+    """Whether a session is safe to resume, and why."""
 
     action: str
     reasons: list[dict[str, Any]]
@@ -87,35 +87,36 @@ class Verdict(TypedDict):
     token: Any
 
 
-class Page(TypedDict):
+class SessionsPage(TypedDict):
     """Some sessions, and where the next ones begin."""
 
-    sessions: list[Session]
+    sessions: list[SessionJson]
     next: str | None
 
-
-# --- The hub's calls.
 
 BY_HAND = "by hand"  # the reason where none is given
 PAGE = 500  # events asked for at a time
 
 
-class Hub:
-    """A running hub; every call says what the hub says, or raises the error that it had."""
+class HubClient:
+    """A running hub; every call returns the answer, or raises the error that the hub reports."""
 
     def __init__(
-        self, door: discovery.Door, by: str = "", look: Callable[[], discovery.Door | None] | None = None
+        self,
+        door: discovery.HubAddress,
+        by: str = "",
+        look: Callable[[], discovery.HubAddress | None] | None = None,
     ):
         self._by = by
         self._look = look or (lambda: door)  # where it is by now: a new one may have another port
-        self._wire = Wire(door, by)
+        self._wire = HubConnection(door, by)
 
     @classmethod
-    def of(cls, home: Home, location: Location | None = None, by: str = "") -> Hub | None:
+    def of(cls, home: Home, location: Location | None = None, by: str = "") -> HubClient | None:
         """The hub that runs on a home; None if none does."""
 
-        def look() -> discovery.Door | None:
-            return discovery.door(home, location)
+        def look() -> discovery.HubAddress | None:
+            return discovery.find_hub(home, location)
 
         door = look()
         return None if door is None else cls(door, by, look)
@@ -144,7 +145,7 @@ class Hub:
         time_limit_s: float | None = None,
         leftovers: Leftovers | None = None,
         task: str | None = None,
-    ) -> Dispatched:
+    ) -> DispatchedJson:
         """Queue a prompt where it belongs; `task` is the id that its task is to have."""
         return self._send(
             "/api/dispatch",
@@ -178,10 +179,10 @@ class Hub:
         time_limit_s: float | None = None,
         leftovers: Leftovers | None = None,
         task: str | None = None,
-    ) -> Dispatched:
-        """Go on with a session, if that is safe or somebody says so."""
+    ) -> DispatchedJson:
+        """Continue a session, if that is safe or forced."""
         return self._send(
-            f"/api/sessions/{part(session)}/resume",
+            f"/api/sessions/{path_segment(session)}/resume",
             task,
             {
                 "prompt": prompt,
@@ -200,43 +201,45 @@ class Hub:
         answer: dict[str, Any] = self._asked("POST", "/api/redispatch", body)
         return answer
 
-    def _send(self, path: str, task: str | None, wish: dict[str, Any]) -> Dispatched:
+    def _send(self, path: str, task: str | None, wish: dict[str, Any]) -> DispatchedJson:
         """Send a prompt, once more if the connection broke while the hub lives; the id keeps it one."""
         named = {**wish, "task": task or ids.new(ids.TASK)}
         try:
-            answer: Dispatched = self._asked("POST", path, named)
+            answer: DispatchedJson = self._asked("POST", path, named)
         except errors.HubGone:
             door = self._look()
             if door is None:
                 raise
-            self._wire = Wire(door, self._by)
+            self._wire = HubConnection(door, self._by)
             answer = self._asked("POST", path, named)
         return answer
 
     # --- tasks
 
-    def tasks(self, *, session: str | None = None, status: str | None = None, limit: int = 100) -> list[Task]:
+    def tasks(
+        self, *, session: str | None = None, status: str | None = None, limit: int = 100
+    ) -> list[TaskJson]:
         """Tasks, the latest first."""
         query = {"session": session, "status": status, "limit": limit}
-        answer: list[Task] = self._asked("GET", "/api/tasks", query=query)["tasks"]
+        answer: list[TaskJson] = self._asked("GET", "/api/tasks", query=query)["tasks"]
         return answer
 
-    def task(self, task: str) -> Task:
+    def task(self, task: str) -> TaskJson:
         """One task."""
-        answer: Task = self._asked("GET", f"/api/tasks/{part(task)}")
+        answer: TaskJson = self._asked("GET", f"/api/tasks/{path_segment(task)}")
         return answer
 
-    def cancel(self, task: str, *, now: bool = False) -> Task:
+    def cancel(self, task: str, *, now: bool = False) -> TaskJson:
         """Ask a task to stop; the task as it is then."""
-        answer: Task = self._asked("POST", f"/api/tasks/{part(task)}/cancel", {"now": now})
+        answer: TaskJson = self._asked("POST", f"/api/tasks/{path_segment(task)}/cancel", {"now": now})
         return answer
 
     def answer(self, task: str, answer: str, *, call: str | None = None) -> list[dict[str, Any]]:
         """Allow or deny what an agent asks for; the answers as they were recorded."""
         body = {"answer": answer, "call": call}
-        answered: list[dict[str, Any]] = self._asked("POST", f"/api/tasks/{part(task)}/permission", body)[
-            "answered"
-        ]
+        answered: list[dict[str, Any]] = self._asked(
+            "POST", f"/api/tasks/{path_segment(task)}/permission", body
+        )["answered"]
         return answered
 
     # --- sessions
@@ -251,52 +254,54 @@ class Hub:
         empty: bool = False,
         before: str | None = None,
         limit: int = 50,
-    ) -> Page:
+    ) -> SessionsPage:
         """A page of sessions, the latest first."""
         query = {"state": state, "agent": agent, "key": key, "text": text, "empty": empty}
-        answer: Page = self._asked("GET", "/api/sessions", query={**query, "before": before, "limit": limit})
+        answer: SessionsPage = self._asked(
+            "GET", "/api/sessions", query={**query, "before": before, "limit": limit}
+        )
         return answer
 
-    def session(self, session: str) -> Session:
+    def session(self, session: str) -> SessionJson:
         """One session, by its id, a unique beginning of it, or its key."""
-        answer: Session = self._asked("GET", f"/api/sessions/{part(session)}")["session"]
+        answer: SessionJson = self._asked("GET", f"/api/sessions/{path_segment(session)}")["session"]
         return answer
 
     def patch(
         self, session: str, version: int, metadata: dict[str, Any] | None = None, title: str | None = None
-    ) -> Session:
+    ) -> SessionJson:
         """Merge into a session's metadata, seen at that version; or give it another title."""
         body = {"version": version, "metadata": metadata, "title": title}
         return self._changed("PATCH", session, "", body)
 
-    def archive(self, session: str, reason: str = BY_HAND) -> Session:
-        """Put a session away."""
+    def archive(self, session: str, reason: str = BY_HAND) -> SessionJson:
+        """Archive a session."""
         return self._changed("POST", session, "/archive", {"reason": reason})
 
-    def unarchive(self, session: str) -> Session:
-        """Take it out again."""
+    def unarchive(self, session: str) -> SessionJson:
+        """Move it out of the archive."""
         return self._changed("POST", session, "/unarchive", {})
 
-    def delete(self, session: str, reason: str = BY_HAND) -> tuple[Session, str | None]:
-        """Move it into the trash; also why its worktree stays, where it does."""
-        answer = self._asked("DELETE", f"/api/sessions/{part(session)}", query={"reason": reason})
+    def delete(self, session: str, reason: str = BY_HAND) -> tuple[SessionJson, str | None]:
+        """Move it to the trash; also why its worktree stays, where it does."""
+        answer = self._asked("DELETE", f"/api/sessions/{path_segment(session)}", query={"reason": reason})
         stays: str | None = answer.pop("worktree_stays")
         return answer, stays
 
-    def restore(self, session: str) -> Session:
-        """Bring it back."""
+    def restore(self, session: str) -> SessionJson:
+        """Restore it from the trash."""
         return self._changed("POST", session, "/restore", {})
 
     def trust(self, session: str, reason: str = BY_HAND) -> dict[str, Any]:
-        """Say that it is sound, though its last task did not end well; what was recorded."""
+        """Mark it as sound after its last task failed or was cancelled; the record."""
         answer: dict[str, Any] = self._asked(
-            "POST", f"/api/sessions/{part(session)}/trust", {"reason": reason}
+            "POST", f"/api/sessions/{path_segment(session)}/trust", {"reason": reason}
         )
         return answer
 
     def tokens(self, session: str) -> dict[str, Any]:
         """The lineage of a session's tokens."""
-        answer: dict[str, Any] = self._asked("GET", f"/api/sessions/{part(session)}/tokens")
+        answer: dict[str, Any] = self._asked("GET", f"/api/sessions/{path_segment(session)}/tokens")
         return answer
 
     def record_token(self, session: str, native_id: str, *, protocol: str | None = None) -> dict[str, Any]:
@@ -314,18 +319,20 @@ class Hub:
         return self._token(session, "/reinstate", {"reason": reason, "native_id": native_id})
 
     def _token(self, session: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
-        path = f"/api/sessions/{part(session)}/tokens{action}"
+        path = f"/api/sessions/{path_segment(session)}/tokens{action}"
         answer: dict[str, Any] = self._asked("POST", path, body)
         return answer
 
-    def verdict(self, session: str, *, fork: bool = False) -> Verdict:
-        """Whether it may be gone on with."""
-        answer: Verdict = self._asked("GET", f"/api/sessions/{part(session)}/verdict", query={"fork": fork})
+    def verdict(self, session: str, *, fork: bool = False) -> VerdictJson:
+        """Whether it is safe to resume."""
+        answer: VerdictJson = self._asked(
+            "GET", f"/api/sessions/{path_segment(session)}/verdict", query={"fork": fork}
+        )
         return answer
 
-    def events(self, session: str, after: int = 0) -> Iterator[Event]:
+    def events(self, session: str, after: int = 0) -> Iterator[EventJson]:
         """A session's log as it is now, from after that record."""
-        path = f"/api/sessions/{part(session)}/events"
+        path = f"/api/sessions/{path_segment(session)}/events"
         at: int | None = after
         while at is not None:
             page = self._asked("GET", path, query={"after": at, "limit": PAGE})
@@ -336,15 +343,15 @@ class Hub:
 
     def stream(
         self, session: str | None = None, *, after: str | int | None = None, patience_s: float = 60.0
-    ) -> Iterator[Message]:
-        """Follow a session, or all of them, across restarts of the hub; see `following.follow`."""
+    ) -> Iterator[StreamMessage]:
+        """Follow a session, or all of them, across restarts of the hub; see `stream.follow`."""
         from holdfast.client.stream import follow
 
-        path = "/api/stream" if session is None else f"/api/sessions/{part(session)}/stream"
+        path = "/api/stream" if session is None else f"/api/sessions/{path_segment(session)}/stream"
         return follow(self._look, path, None if after is None else str(after), patience_s)
 
-    def _changed(self, method: str, session: str, more: str, body: dict[str, Any]) -> Session:
-        answer: Session = self._asked(method, f"/api/sessions/{part(session)}{more}", body)
+    def _changed(self, method: str, session: str, more: str, body: dict[str, Any]) -> SessionJson:
+        answer: SessionJson = self._asked(method, f"/api/sessions/{path_segment(session)}{more}", body)
         return answer
 
     def _asked(

@@ -1,4 +1,4 @@
-"""The hub that runs on a home: where it listens, and what lets us in."""
+"""Find the hub that runs on a home: its address and its token."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from holdfast.store.location import Location
 
 
-class Door(NamedTuple):
-    """Where a hub is, and its token."""
+class HubAddress(NamedTuple):
+    """The URL of a hub, and its token."""
 
     url: str
     token: str
 
 
-def note_path(home: Home) -> str:
-    """The file in which a hub says that it runs."""
+def hub_file_path(home: Home) -> str:
+    """The file that a running hub writes."""
     return os.path.join(home.path, "hub.json")
 
 
@@ -28,25 +28,25 @@ def token_path(home: Home) -> str:
     return os.path.join(home.path, "hub.token")
 
 
-def store_mark(location: Location) -> str:
-    """What tells one store from another, without its password."""
+def store_fingerprint(location: Location) -> str:
+    """Identifies a store, without its password."""
     from hashlib import sha256
 
     return f"{location.kind}:{sha256(location.address.encode()).hexdigest()[:16]}"
 
 
-def door(home: Home, location: Location | None = None) -> Door | None:
-    """The door of the hub that runs on this home, and on that store if one is named; None if none does."""
+def find_hub(home: Home, location: Location | None = None) -> HubAddress | None:
+    """The address of the hub that runs on this home (and on that store, if named); None if none runs."""
     try:
-        with open(note_path(home), "rb") as file:
+        with open(hub_file_path(home), "rb") as file:
             note = json.load(file)
         pid, started, boot, url = note["pid"], note["started"], note["boot"], note["url"]
         with open(token_path(home), encoding="ascii") as file:
             token = file.read().strip()
-    except (OSError, ValueError, KeyError, TypeError):  # none, or it begins or ends just now
+    except (OSError, ValueError, KeyError, TypeError):  # none, or it is starting or stopping
         return None
-    if location is not None and note.get("store", store_mark(location)) != store_mark(location):
+    if location is not None and note.get("store", store_fingerprint(location)) != store_fingerprint(location):
         return None
     from holdfast.process.identity import is_alive
 
-    return Door(url, token) if is_alive(pid, started, boot) else None
+    return HubAddress(url, token) if is_alive(pid, started, boot) else None

@@ -10,28 +10,28 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from holdfast import errors
-from holdfast.client.discovery import Door
+from holdfast.client.discovery import HubAddress
 
 TIMEOUT_S = 60.0
 
 Query = Mapping[str, Any]
 
 
-class Wire:
-    """The way to one hub."""
+class HubConnection:
+    """The connection to one hub."""
 
-    def __init__(self, door: Door, by: str = ""):
+    def __init__(self, door: HubAddress, by: str = ""):
         self.door = door
         self._by = by
 
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Query | None = None
     ) -> Any:
-        """What the hub answers; its refusal as the error that it had."""
+        """The answer of the hub; raises the error that it reports."""
         sent = None if body is None else json.dumps({k: v for k, v in body.items() if v is not None}).encode()
         with self._opened(method, path, query, {"Content-Type": "application/json"}, sent) as answer:
-            said = answer.read()
-        return json.loads(said) if said else None
+            content = answer.read()
+        return json.loads(content) if content else None
 
     @contextmanager
     def listening(
@@ -53,16 +53,16 @@ class Wire:
         timeout_s: float = TIMEOUT_S,
     ) -> Iterator[HTTPResponse]:
         line = _connected(self.door.url, timeout_s)
-        told = {
+        sent_headers = {
             **headers,
             "Authorization": f"Bearer {self.door.token}",
             **({"X-Holdfast-By": quote(self._by[:60])} if self._by else {}),
         }
         try:
-            line.request(method, _address(path, query), body=body, headers=told)
+            line.request(method, _address(path, query), body=body, headers=sent_headers)
             answer = line.getresponse()
             if answer.status >= 400:
-                raise refusal(answer.status, answer.read())
+                raise error_from_response(answer.status, answer.read())
             yield answer
         except (OSError, HTTPException) as problem:
             raise errors.HubGone(f"the hub at {self.door.url} does not answer: {problem!r}") from None
@@ -70,24 +70,26 @@ class Wire:
             line.close()
 
 
-def refusal(status: int, body: bytes) -> errors.HoldfastError:
-    """The error that a problem document tells of."""
+def error_from_response(status: int, body: bytes) -> errors.HoldfastError:
+    """The error that a problem document describes."""
     try:
         told = json.loads(body)
         code, message, hint = told["code"], told["detail"], told.get("hint", "")
     except (ValueError, KeyError, TypeError, AttributeError):
-        return errors.HoldfastError(f"the hub answered with status {status}", hint="is it a Holdfast hub?")
+        return errors.HoldfastError(
+            f"the hub answered with HTTP status {status}", hint="check that it is a Holdfast hub"
+        )
     facts = {k: v for k, v in told.items() if k not in ("type", "title", "status", "detail", "code", "hint")}
     for known in _kinds(errors.HoldfastError):
         if known.code == code:
             problem = known(message, hint=hint)
             problem.facts = facts
             return problem
-    return errors.HoldfastError.told({"code": code, "message": message, "hint": hint, **facts}, 1)
+    return errors.HoldfastError.from_json({"code": code, "message": message, "hint": hint, **facts}, 1)
 
 
-def part(name: str) -> str:
-    """A name as one part of an address."""
+def path_segment(name: str) -> str:
+    """A name as one segment of a URL path."""
     return quote(name, safe="")
 
 
@@ -98,8 +100,8 @@ def _kinds(of: type[errors.HoldfastError]) -> Iterator[type[errors.HoldfastError
 
 
 def _address(path: str, query: Query | None) -> str:
-    given = {k: _word(v) for k, v in (query or {}).items() if v is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    pairs = {k: _word(v) for k, v in (query or {}).items() if v is not None}
+    return f"{path}?{urlencode(pairs)}" if pairs else path
 
 
 def _word(value: Any) -> Any:
@@ -110,5 +112,5 @@ def _connected(url: str, timeout_s: float) -> HTTPConnection:
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     if parts.hostname is None:
-        raise errors.BadInput(f"{url!r} is no address of a hub")
+        raise errors.BadInput(f"{url!r} is not the address of a hub")
     return kind(parts.hostname, parts.port, timeout=timeout_s)

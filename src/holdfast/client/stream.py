@@ -1,4 +1,4 @@
-"""A stream that goes on where it was when the connection, or the hub, was gone for a while."""
+"""Follow a stream of the hub, across lost connections and restarts."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from http.client import HTTPException
 from typing import Any, NamedTuple
 
 from holdfast import errors
-from holdfast.client.discovery import Door
-from holdfast.client.http import Wire
+from holdfast.client.discovery import HubAddress
+from holdfast.client.http import HubConnection
 
 
-class Message(NamedTuple):
-    """One message of a stream: `event`, `partial`, `gap` or `closing`; "" where only a cursor was told."""
+class StreamMessage(NamedTuple):
+    """One message of a stream: `event`, `partial`, `gap` or `closing`; "" if it has only a cursor."""
 
     name: str
     cursor: str | None
     data: dict[str, Any]
 
 
-class Frames:
-    """Puts messages together; a comment is none, and what is not whole waits for the rest."""
+class SseParser:
+    """Parses server-sent events; skips comments, and keeps an incomplete message until the rest arrives."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, piece: bytes) -> list[Message]:
-        """The messages that are whole with this piece."""
+    def feed(self, piece: bytes) -> list[StreamMessage]:
+        """The messages that this piece completes."""
         *whole, self._rest = (self._rest + piece).replace(b"\r\n", b"\n").split(b"\n\n")
         return [found for text in whole if (found := _message(text)) is not None]
 
 
-def _message(text: bytes) -> Message | None:
+def _message(text: bytes) -> StreamMessage | None:
     import json
 
     name, cursor, data = "message", None, []
@@ -47,24 +47,22 @@ def _message(text: bytes) -> Message | None:
             case b"data":
                 data.append(value)
     if data:
-        return Message(name, cursor, json.loads(b"\n".join(data)))
-    return None if cursor is None else Message("", cursor, {})
+        return StreamMessage(name, cursor, json.loads(b"\n".join(data)))
+    return None if cursor is None else StreamMessage("", cursor, {})
 
 
-# --- A stream that goes on where it was when the connection, or the hub, was gone for a while.
-
-QUIET_S = 45.0  # three heartbeats: whoever is silent for longer is gone
-PAUSE_S = 0.1  # before it is tried again; doubled each time
+QUIET_S = 45.0  # three heartbeats: a hub that is silent for longer is gone
+PAUSE_S = 0.1  # before the next attempt; doubled each time
 MAX_PAUSE_S = 2.0
 
 
 def follow(
-    look: Callable[[], Door | None], path: str, after: str | None, patience_s: float
-) -> Iterator[Message]:
+    look: Callable[[], HubAddress | None], path: str, after: str | None, patience_s: float
+) -> Iterator[StreamMessage]:
     """Messages, each event once and in order; HubGone when no hub was there for `patience_s`.
 
-    A `gap` says that the hub could not go on from where we were. What comes then is from the start, or from
-    now, as it says.
+    A `gap` says that the hub could not continue from our cursor. It also says whether the following messages
+    are from the start or from now.
     """
     last: str | None = None  # of the last event; before the first one, `after` says from where
     pause, gone_at = PAUSE_S, time.monotonic()
@@ -78,7 +76,7 @@ def follow(
                     last = message.cursor
                 if message.name:
                     yield message
-                gone_at = time.monotonic()  # whatever time our caller took
+                gone_at = time.monotonic()  # the time of our caller does not count
         except (errors.HubGone, errors.StoreBusy) as problem:
             if time.monotonic() - gone_at > patience_s:
                 raise errors.HubGone(f"no hub for {patience_s:.0f} s: {problem.message}") from None
@@ -87,14 +85,14 @@ def follow(
 
 
 def _connection(
-    look: Callable[[], Door | None], path: str, after: str | None, last: str | None
-) -> Iterator[Message | None]:
+    look: Callable[[], HubAddress | None], path: str, after: str | None, last: str | None
+) -> Iterator[StreamMessage | None]:
     """The messages of one connection, and None for each sign of life between them, until it ends."""
     door = look()
     if door is None:
-        raise errors.HubGone("no hub runs there")
-    frames = Frames()
-    with Wire(door).listening(path, {"after": after}, last, QUIET_S) as stream:
+        raise errors.HubGone("no hub is running")
+    frames = SseParser()
+    with HubConnection(door).listening(path, {"after": after}, last, QUIET_S) as stream:
         while True:
             try:
                 piece = stream.read1(65536)

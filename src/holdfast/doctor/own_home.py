@@ -22,7 +22,7 @@ from holdfast.recovery.examine import Looked, examine
 from holdfast.recovery.findings import Done, Signature, signature
 from holdfast.recovery.heal import FILES_ONLY, look, mend, open_healed, owned_by
 from holdfast.store.location import Location
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 TARGET = "self"
 ON_A_SERVER = "the store is on a database server, and no backup of it was made"
@@ -115,7 +115,7 @@ async def apply(home: Home, location: Location, plan: str, progress: Progress | 
     return receipt
 
 
-async def apply_in_hub(store: BaseStore, home: Home, location: Location, plan: HomePlan) -> Receipt:
+async def apply_in_hub(store: Store, home: Home, location: Location, plan: HomePlan) -> Receipt:
     """Apply a plan inside the hub that holds the home's lock; changes to the database cannot be undone."""
     with operation.exclusive(home, home.path):
         directory, before, intent = await asyncio.to_thread(_begin, home, None, plan)

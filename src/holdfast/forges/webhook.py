@@ -21,7 +21,7 @@ from holdfast.forges.settings import Forge, is_signed
 from holdfast.model.task import Task
 from holdfast.runner.context import Context
 from holdfast.runner.dispatch import dispatch
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 
 class NamedLocks:

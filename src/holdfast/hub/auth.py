@@ -101,7 +101,7 @@ class AccessRules:
         self.cookie = f"holdfast_{port}"
 
     def check(self, asked: RequestFacts) -> None:
-        """NotLetIn says what is wrong with a request."""
+        """AccessDenied says what is wrong with a request."""
         host = asked.headers.get("host", "")
         if not self.is_known(host):
             raise errors.BadHost(f"this hub is not known as {host!r}")
@@ -260,7 +260,7 @@ class AuthMiddleware:
             self._access.check(asked)
             if asked.is_person and asked.wants_login and asked.token is None:
                 raise errors.Unauthorized("log in again")
-        except (errors.NotLetIn, errors.NotFound) as refused:
+        except (errors.AccessDenied, errors.NotFound) as refused:
             await self._refuse(asked, refused, send)
             return
         self._note_trust(asked, scope)

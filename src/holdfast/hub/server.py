@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import uvicorn
 
 from holdfast import durable_io, timestamps
-from holdfast.client.discovery import note_path, store_mark
+from holdfast.client.discovery import hub_file_path, store_fingerprint
 from holdfast.errors import PortTaken
 from holdfast.home import Home
 from holdfast.hub import app, auth
@@ -76,8 +76,8 @@ def announce(home: Home, location: Location, url: str) -> None:
     """Say where we are; what a killed hub left there is replaced."""
     me = identity.me("")
     told = {"pid": me.pid, "started": me.started, "boot": me.boot, "url": url, "at": timestamps.now()}
-    told["store"] = store_mark(location)
-    path = note_path(home)
+    told["store"] = store_fingerprint(location)
+    path = hub_file_path(home)
     temp = durable_io.temp_name(path)
     durable_io.create(temp, [json.dumps(told).encode() + b"\n"])
     with durable_io.reported(path):
@@ -87,7 +87,7 @@ def announce(home: Home, location: Location, url: str) -> None:
 def withdraw(home: Home) -> None:
     """We are gone."""
     with suppress(FileNotFoundError):
-        os.unlink(note_path(home))
+        os.unlink(hub_file_path(home))
 
 
 # --- The hub's door: the socket it listens on, and the server behind it.

@@ -21,7 +21,7 @@ from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
 from holdfast.shortage import Shortage, disk_shortage
 from holdfast.store.location import Location
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 T = TypeVar("T")
 

@@ -49,7 +49,7 @@ def _error(complained: str, status: int) -> HoldfastError:
     last = complained.strip().rpartition("\n")[2]
     try:
         told = json.loads(last)
-        return HoldfastError.told(told, status)
+        return HoldfastError.from_json(told, status)
     except (ValueError, KeyError, TypeError):
         shape = BadInput if status == 2 else HoldfastError
         return shape(last or f"the command ended with {status}")

@@ -26,7 +26,7 @@ from holdfast.store.location import Location
 from holdfast.store.mirror.files import MirrorFiles, seal
 from holdfast.store.mirror.writer import MirrorSeal, put_seals
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 Progress = Callable[[int, int, str], None]  # done, of how many, what
 
@@ -69,7 +69,7 @@ async def open_healed(
     *,
     deep: bool = False,
     progress: Progress | None = None,
-) -> tuple[BaseStore, Report]:
+) -> tuple[Store, Report]:
     """Open a store, its database put aside and rebuilt if it must be, and heal it."""
     home.make()
     damage = database.examine(location.address, home, deep) if location.kind == "sqlite" else None
@@ -90,7 +90,7 @@ async def _open_healed(
     damage: Finding | None,
     deep: bool,
     progress: Progress | None,
-) -> tuple[BaseStore, Report]:
+) -> tuple[Store, Report]:
     before: list[Report] = []
     if damage is not None and damage.signature == signature(location.address):
         # Else another process has begun to rebuild it meanwhile.
@@ -116,13 +116,13 @@ async def _open_healed(
     return store, report
 
 
-async def look(store: BaseStore, home: Home, location: Location, deep: bool = False) -> Looked:
+async def look(store: Store, home: Home, location: Location, deep: bool = False) -> Looked:
     """What is not as it should be; nothing is changed."""
     return await store.query(lambda sql: examine(sql, home, owned_by(home, location), deep))
 
 
 async def heal(
-    store: BaseStore,
+    store: Store,
     home: Home,
     location: Location,
     *,
@@ -150,7 +150,7 @@ async def heal(
 
 
 async def mend(
-    store: BaseStore,
+    store: Store,
     home: Home,
     findings: Sequence[Finding],
     progress: Progress | None = None,

@@ -17,6 +17,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import Record
 from holdfast.model.json_codec import encode
 from holdfast.model.session import Deletion
+from holdfast.model.task import ACTIVE
 from holdfast.recovery import mirror_reader
 from holdfast.recovery.damaged_records import DamagedRecord, damaged_records, raw_bytes, replacements
 from holdfast.recovery.examine import Contrast, Head, contrast
@@ -28,12 +29,12 @@ from holdfast.store.mirror import format
 from holdfast.store.mirror.compare import compare, pages
 from holdfast.store.mirror.files import MirrorFiles, remove_tombstone, write_tombstone
 from holdfast.store.sql import Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 BY = "holdfast heal"
 
 
-async def finish_deletion(store: BaseStore, session: str, known: dict[str, str] | None = None) -> None:
+async def finish_deletion(store: Store, session: str, known: dict[str, str] | None = None) -> None:
     """Make log, tombstone and files agree that a session is deleted."""
     header = await store.session(session)
     if header.state != "deleted":
@@ -97,7 +98,7 @@ class PutOff(Exception):
     """What a damaged database may know better is left for after it was asked."""
 
 
-async def repair(store: BaseStore, home: Home, finding: Finding, terms: Terms = Terms()) -> Done:  # noqa: B008
+async def repair(store: Store, home: Home, finding: Finding, terms: Terms = Terms()) -> Done:  # noqa: B008
     """Do what the finding's action says; what was done, in a sentence."""
     result, kept = await REPAIRS[finding.code](store, home, finding, terms)
     told = Told(result) if isinstance(result, str) else result
@@ -123,7 +124,7 @@ class Told(NamedTuple):
 Result = tuple[str | Told, list[str]]
 
 
-async def make_mirror_anew(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def make_mirror_anew(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """The mirror from the database; the old file into quarantine."""
     session = finding.subject
     path = _file(home, finding)
@@ -162,7 +163,7 @@ async def _write_lines(sql: Sql, session: str, path: str) -> None:
             durable_io.DISK.close(fd)
 
 
-async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result:
+async def _put_in_place(store: Store, finding: Finding, temp: str) -> Result:
     session = finding.subject
 
     def swap(files: MirrorFiles) -> Result:
@@ -186,14 +187,14 @@ async def _put_in_place(store: BaseStore, finding: Finding, temp: str) -> Result
     return result
 
 
-async def add_what_it_lacks(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def add_what_it_lacks(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """The keeper levels a mirror that is only behind."""
     await touch(store, finding.subject)
     await store.with_mirrors(lambda files: None)
     return "brought level with the database", []
 
 
-async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def put_records_back(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Into the database what only the mirror has."""
     session = finding.subject
     adopted = await _adopt_file(store, session, _file(home, finding), terms, proven=True)
@@ -202,7 +203,7 @@ async def put_records_back(store: BaseStore, home: Home, finding: Finding, terms
     return adopted.told("went back into the database"), []
 
 
-async def restore_records(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def restore_records(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """What was altered in the database, from the mirror, whose checksums prove it."""
     session = finding.subject
     path = _file(home, finding)
@@ -225,7 +226,7 @@ async def restore_records(store: BaseStore, home: Home, finding: Finding, terms:
     return told._replace(text=f"{told.text}; the mirror was {again}"), [kept, *kept_rows, *more]
 
 
-async def replace_damaged_records(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def replace_damaged_records(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Put a notice in the place of each row that is not a record; a mirror that has the row is rewritten."""
     path = _file(home, finding)
     lost, kept = await _replace_damaged(store, home, finding)
@@ -237,7 +238,7 @@ async def replace_damaged_records(store: BaseStore, home: Home, finding: Finding
 
 
 async def _replace_damaged(
-    store: BaseStore, home: Home, finding: Finding, right: Sequence[Record] = ()
+    store: Store, home: Home, finding: Finding, right: Sequence[Record] = ()
 ) -> tuple[list[int], list[str]]:
     """Write the `right` records and a notice for each other damaged row.
 
@@ -280,7 +281,7 @@ def _keep(home: Home, name: str, why: str, data: bytes) -> str:
     return path
 
 
-async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def put_session_back(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A whole session from its mirror; a damaged file is then made anew."""
     session = finding.subject
     adopted = await _adopt_file(store, session, home.mirror(session), terms)
@@ -295,7 +296,7 @@ async def put_session_back(store: BaseStore, home: Home, finding: Finding, terms
     return adopted.told("went back into the database from a damaged mirror"), kept
 
 
-async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def put_deleted_back(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session back into the database, where it stays deleted until it is restored."""
     session, deletion = finding.subject, finding.evidence.get("deletion")
     buried = signature(home.mirror(session)) is None
@@ -307,12 +308,25 @@ async def put_deleted_back(store: BaseStore, home: Home, finding: Finding, terms
         await store.with_mirrors(lambda files: unearth(files, session))
         kept = [home.mirror(session)] if adopted.damaged else []
         return adopted.told("went back into the database; its log says that it was restored"), kept
+    await _interrupt_tasks(store, session)
     await finish_deletion(store, session, deletion)
     kept = await _trash_anew(store, home, finding, adopted)
     return adopted.told("went back into the database, as deleted"), kept
 
 
-async def _trash_anew(store: BaseStore, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
+async def _interrupt_tasks(store: Store, session: str) -> None:
+    """End the tasks of a deleted session whose last records are lost.
+
+    A session with a running task cannot be deleted, so each of them had ended.
+    """
+    reason = "the session was deleted after this task; how it ended is lost"
+    change = c.SetStatus(status="interrupted", reason=reason)
+    for task in await store.tasks(session=session, limit=1 << 31):
+        if task.status in ACTIVE:
+            await store.commit(Commit(session, [change], task=task.id, generation=task.generation))
+
+
+async def _trash_anew(store: Store, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
     """The mirror of a deleted session that was damaged, from the database; the old one into quarantine."""
     if not adopted.damaged:
         return []
@@ -322,7 +336,7 @@ async def _trash_anew(store: BaseStore, home: Home, finding: Finding, adopted: A
     return (await make_mirror_anew(store, home, again, Terms()))[1]
 
 
-async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def delete(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Finish a delete that was cut short, or that an old backup of the database does not know."""
     session = finding.subject
     await _adopt_both(store, home, session, terms, proven=True)
@@ -336,7 +350,7 @@ async def delete(store: BaseStore, home: Home, finding: Finding, terms: Terms) -
     return "deleted, as its tombstone says", []
 
 
-async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def take_from_trash(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A mirror of a live session in the trash, and no tombstone: its log says whether it belongs there."""
     session = finding.subject
     await _adopt_both(store, home, session, terms, proven=True)
@@ -347,7 +361,7 @@ async def take_from_trash(store: BaseStore, home: Home, finding: Finding, terms:
     return "the session lives, so its mirror was taken out of the trash", kept or []
 
 
-async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def bury(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A deleted session's file that has come back goes to the trash again, unless it tells of a restore."""
     session, deletion = finding.subject, finding.evidence.get("deletion")
     await _adopt_both(store, home, session, terms, proven=True)
@@ -359,26 +373,26 @@ async def bury(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> 
     return "moved into the trash", []
 
 
-async def write_the_tombstone(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def write_the_tombstone(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Say on disk what the database says."""
     await finish_deletion(store, finding.subject)
     return "written", []
 
 
-async def remove_the_tombstone(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def remove_the_tombstone(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """The session was restored."""
     await store.with_mirrors(lambda files: remove_tombstone(files, finding.subject))
     return "removed", []
 
 
-async def remove_litter(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def remove_litter(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """A temporary file of nobody who lives."""
     with suppress(FileNotFoundError):
         durable_io.DISK.unlink(finding.evidence["file"])
     return "removed", []
 
 
-async def rebuild_views(store: BaseStore, home: Home, finding: Finding, terms: Terms) -> Result:
+async def rebuild_views(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Header, tokens and tasks from the log; metadata that could not be read is kept aside."""
     session = finding.subject
     kept = []
@@ -407,9 +421,7 @@ class Adopted(NamedTuple):
         return Told(text, self.records, ranges(self.lost))
 
 
-async def _adopt_both(
-    store: BaseStore, home: Home, session: str, terms: Terms, proven: bool = False
-) -> Adopted:
+async def _adopt_both(store: Store, home: Home, session: str, terms: Terms, proven: bool = False) -> Adopted:
     """What only the files of a deleted session have, wherever they lie."""
     found = Adopted()
     for path in (home.trashed(session), home.mirror(session)):
@@ -421,9 +433,7 @@ async def _adopt_both(
     return found
 
 
-async def _adopt_file(
-    store: BaseStore, session: str, path: str, terms: Terms, proven: bool = False
-) -> Adopted:
+async def _adopt_file(store: Store, session: str, path: str, terms: Terms, proven: bool = False) -> Adopted:
     """The records of a mirror into the database.
 
     `proven`: only what a checksum vouches for, or stands before such.
@@ -452,7 +462,7 @@ async def _adopt_file(
     return Adopted(count - len(lost), tuple(lost), damaged)
 
 
-async def touch(store: BaseStore, session: str) -> None:
+async def touch(store: Store, session: str) -> None:
     """Let the keeper look at a mirror again."""
 
     async def nothing(sql: Sql) -> OperationResult:
@@ -461,7 +471,7 @@ async def touch(store: BaseStore, session: str) -> None:
     await store.transact(nothing)
 
 
-Repair = Callable[[BaseStore, Home, Finding, Terms], Awaitable[Result]]
+Repair = Callable[[Store, Home, Finding, Terms], Awaitable[Result]]
 
 REPAIRS: dict[str, Repair] = {
     "mirror_missing": make_mirror_anew,

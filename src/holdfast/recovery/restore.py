@@ -18,10 +18,10 @@ from holdfast.store import rows as tables
 from holdfast.store.backend import OperationResult
 from holdfast.store.mirror.compare import pages
 from holdfast.store.sql import Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 
-async def adopt(store: BaseStore, session: str, records: Sequence[Record], *, give_way: bool = True) -> int:
+async def adopt(store: Store, session: str, records: Sequence[Record], *, give_way: bool = True) -> int:
     """Add records to the log of a session, which may be new; how many were added.
 
     They must follow the log's last record; those that it has already are skipped. If another live
@@ -57,7 +57,7 @@ async def _check_joint(sql: Sql, session: str, n: int | None, head: int, records
             raise errors.IllegalChange(f"record {head} of {session} is another one there")
 
 
-async def refold(store: BaseStore, session: str) -> None:
+async def refold(store: Store, session: str) -> None:
     """Make a session's views anew from its log."""
 
     async def operation(sql: Sql) -> OperationResult:
@@ -69,7 +69,7 @@ async def refold(store: BaseStore, session: str) -> None:
     await store.transact(operation)
 
 
-async def put_right(store: BaseStore, session: str, records: Sequence[Record]) -> None:
+async def put_right(store: Store, session: str, records: Sequence[Record]) -> None:
     """Give a session a new log, in which these records are as they were written, and new views.
 
     No record is ever rewritten: the altered ones stay where they are, in a log that nothing refers to.
@@ -109,7 +109,7 @@ async def _refold(sql: Sql, n: int, session: str) -> None:
         await sql.run("put_task_again", n=n, **values)
 
 
-async def order_queue(store: BaseStore) -> None:
+async def order_queue(store: Store) -> None:
     """Queue the tasks of sessions that came back where they were: by the time they were queued."""
 
     async def operation(sql: Sql) -> OperationResult:

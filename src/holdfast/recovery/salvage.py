@@ -18,7 +18,7 @@ from holdfast.recovery.merge import MergedLog, content, counted, lost_in_words, 
 from holdfast.recovery.restore import adopt
 from holdfast.store.sql import Sql
 from holdfast.store.sqlite.damaged import LostHeader, SalvagedRows, Wanted, read_remains
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 JOINT = 2  # records that both copies have, by which it is seen whether they tell the same story
 
@@ -27,7 +27,7 @@ SAMPLE = 20  # records by which a session is known whose id is damaged
 log = logging.getLogger(__name__)
 
 
-async def salvage(store: BaseStore, home: Home, path: str) -> list[Done]:
+async def salvage(store: Store, home: Home, path: str) -> list[Done]:
     """Adopt what a quarantined database has beyond the whole mirrors; what was recovered and what is lost."""
     if os.path.getsize(path) == 0:
         return []
@@ -77,7 +77,7 @@ def _done(session: str, recovered: int, lost: list[int], path: str) -> Done:
 
 
 async def _merged(
-    store: BaseStore, home: Home, remains: SalvagedRows, n: int, session: str, have: int
+    store: Store, home: Home, remains: SalvagedRows, n: int, session: str, have: int
 ) -> MergedLog:
     logged = {seq: r for seq, r in remains.logs.get(n, {}).items() if is_record(session, r)}
     raw = {seq: data for seq, data in remains.unreadable.get(n, {}).items() if seq not in logged}
@@ -122,9 +122,7 @@ def _pieces(home: Home, session: str) -> list[mirror_reader.Piece]:
     return []
 
 
-async def _names(
-    store: BaseStore, home: Home, remains: SalvagedRows, have: Mapping[str, int]
-) -> dict[int, str]:
+async def _names(store: Store, home: Home, remains: SalvagedRows, have: Mapping[str, int]) -> dict[int, str]:
     """Sessions by number. One whose id or number is damaged is known by a record that another copy has."""
     mirrored = {*have, *_mirrored(home)}
     strangers = sorted(mirrored - set(remains.ids.values()))  # of which the database has no readable id
@@ -157,7 +155,7 @@ def _mirrored(home: Home) -> set[str]:
 
 
 async def _same(
-    store: BaseStore, home: Home, some: Mapping[int, Record], strangers: list[str], have: Mapping[str, int]
+    store: Store, home: Home, some: Mapping[int, Record], strangers: list[str], have: Mapping[str, int]
 ) -> str | None:
     """Which of the sessions has one of these records."""
     asked = sorted(some)[:SAMPLE]

@@ -1,4 +1,4 @@
-"""The brief: what a fresh run is told of one that was cut short; bounded, and made of records only."""
+"""The brief: the text that tells a fresh run about the interrupted one; bounded, and made of records only."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _collect(events: Iterable[Event]) -> tuple[tuple[BriefCall, ...], str | None
     return tuple(calls.values()), said
 
 
-# --- The brief: what a fresh run is told of one that was cut short; bounded, and made of records only.
+# --- The brief: the text that tells a fresh run about the interrupted one; bounded, and made of records only.
 
 LIMIT = 6000  # characters of a brief
 _ASKED, _SAID, _CALL = 1200, 600, 160  # characters of one of each

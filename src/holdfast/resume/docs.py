@@ -1,4 +1,4 @@
-"""docs/verdicts.md, made from the table: `make docs` writes it, and a test keeps it level."""
+"""docs/verdicts.md, generated from the rules: `make docs` writes it, and a test compares it."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ _PAGE = """\
 
 <!-- Made by `make docs` from src/holdfast/resume/rules.py; change it there. -->
 
-May a session be gone on with? `holdfast verdict ID_OR_KEY [--json]` looks and says so; it changes
-nothing. Three witnesses are asked, for each alone is wrong in known cases: our log (how the last task
-ended, what the agent's stream showed), the agent's own history (what it will remember; see `holdfast
-inspect`), and the process table (who is still alive).
+Is a session safe to resume? `holdfast verdict ID_OR_KEY [--json]` answers that; it changes nothing.
+The verdict uses three sources of evidence, because each of them alone is wrong in known cases: our log (how
+the last task ended, what the agent's stream showed), the agent's own history (what it will remember; see
+`holdfast inspect`), and the process table (which processes still run).
 
 | verdict | what a dispatch does |
 |---|---|
-| `resume` | goes on with the same conversation |
-| `fork` | begins as a copy up to the last whole turn; only for a caller who prefers that (`--fork`) |
-| `fresh` | begins a new session, linked to the old one, which is archived with its token and log |
+| `resume` | resumes the same conversation |
+| `fork` | starts a copy of the conversation up to the last complete turn; only with `--fork` |
+| `fresh` | starts a new session, linked to the old one, which is archived with its token and log |
 | `wait` | refuses, and names the task or the processes; with `--queue` it waits for them |
 
-All that applies is a reason, with one of these codes. One `wait` makes the verdict `wait`; else one
-`fresh` makes it `fresh`. What would be `fresh` anyway does not wait for `too_soon`.
+Each rule that applies adds a reason with one of these codes. One `wait` makes the verdict `wait`; otherwise
+one `fresh` makes it `fresh`. A session that would start fresh does not wait for `too_soon`.
 
 {table}
 
-*brief*: a fresh run is told at the head of its prompt what was asked, what was done, which calls may be
-half done and whether their processes still run, the state of the worktree and what to check first
-(`--no-brief` leaves it out). *fork*: a copy will do as well, where the agent can make one.
+*brief*: the prompt of the fresh run starts with a brief: what was asked, what was done, which calls may be
+half done and whether their processes still run, the state of the worktree, and what to check first
+(`--no-brief` leaves it out). *fork*: a copy is also safe, if the agent can make one.
 
-A session is safe to resume where no `wait` and no `fresh` applies; the reason then says why, and `sound`
-is only said of a success.
+A session is safe to resume if no `wait` rule and no `fresh` rule applies. The reason then says why; `sound`
+is used only after a success.
 
-A task that never reached an agent counts for nothing: one that was cancelled in the queue, could not be
+A task that never reached an agent does not count: one that was cancelled in the queue, could not be
 started, or failed to resume. `holdfast trust ID` takes back `last_cancelled` and `last_failed`, not an
-interruption. `holdfast resume ID --anyway` resumes against the verdict. Both are records: who, when, and
+interruption. `holdfast resume ID --anyway` resumes against the verdict. The log records both: who, when, and
 against which reasons.
 
 ## Back to an archived conversation
@@ -50,17 +50,16 @@ a task runs or waits in either. `holdfast verdict OLD` says which of these will 
 
 ## A resume is proven
 
-It is one when the agent names the id that it was asked for (`resumed` in the log). Until then it is an
-attempt (`resume_attempt`) and nothing else has changed. An error, a death while loading or another id:
-the token stays current, a conversation begun instead is kept in the lineage and not gone on with, and the
-same failure twice is `resume_failed`.
+A resume counts only when the agent names the id that it was asked for (`resumed` in the log). Until then it
+is an attempt (`resume_attempt`), and nothing else has changed. If the agent reports an error, dies while it
+loads, or names another id, the token stays current. A conversation that the agent started instead is kept in
+the lineage and is not resumed. The same failure twice is `resume_failed`.
 
-The verdict is asked for twice: when a prompt is dispatched, and again when its turn comes. A prompt that
-waited behind a task which was then interrupted goes on in a fresh session, with the key and all that
-waits behind it.
+Holdfast judges twice: when you dispatch a prompt, and again when its turn comes. If the task before it was
+interrupted meanwhile, the prompt moves to a fresh session, with the key and all prompts behind it.
 
-The words for what is wrong with a store are those of `holdfast inspect`; any other one makes it `fresh`, too,
-but for these, by which nothing is lost: {harmless}.
+The problem codes of an agent's own history are those of `holdfast inspect`. Any other problem code makes the
+verdict `fresh`, too, except these, which lose nothing: {harmless}.
 """
 
 

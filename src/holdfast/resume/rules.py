@@ -90,7 +90,7 @@ RULES: tuple[VerdictRule, ...] = (
         "no_token",
         "fresh",
         "there is no token",
-        "the agent never named a conversation that could be gone on with",
+        "the agent never named a conversation, so there is nothing to resume",
         lambda facts: when(facts.token is None and facts.revoked is None),
     ),
     VerdictRule(

@@ -1,4 +1,4 @@
-"""May this session be gone on with? A pure judgement of the facts, by the rows of one table."""
+"""Is this session safe to resume? A pure decision over the facts, by one table of rules."""
 
 from __future__ import annotations
 

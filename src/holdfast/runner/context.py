@@ -12,7 +12,7 @@ from holdfast.node import Node
 from holdfast.settings import Settings
 from holdfast.shortage import Shortages
 from holdfast.spool.watch import Watch
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 ReadPartial = Callable[[], tuple[str, str] | None]  # the kind and text of a block that is not whole
 OnPartial = Callable[[str, str, ReadPartial | None], None]  # session, task; None: it is heard no more

@@ -20,7 +20,7 @@ from holdfast.runner.recorder import OutputRecorder
 from holdfast.settings import RunSettings
 from holdfast.spool.outbox import close_input
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 CANCEL = "cancel_requested"
 
@@ -67,7 +67,7 @@ def waiting(events: Iterable[Event]) -> list[Event]:
 
 
 def answer_event(asked: Event, decision: Decision, by: str) -> NewEvent:
-    """The record that answers a permission; the log takes one for each, whoever was second is told so."""
+    """The event that answers a permission; the log takes the first answer only."""
     origin = Origin("holdfast", str(asked.task), f"answer:{asked.seq}")
     return NewEvent("permission", {**asked.body, "answer": decision, "by": by}, origin=origin)
 
@@ -175,7 +175,7 @@ class StopController:
 
 
 async def cancel_task(store: Store, name: str, by: str, *, twice: bool = False) -> Task:
-    """Ask a task to stop, whoever drives it; one that has not begun is cancelled at once.
+    """Ask a task to stop, in any process; one that has not started is cancelled at once.
 
     Of one whose agent is dead, what it has left running is ended.
     `twice`: without waiting for the agent to stop by itself.

@@ -218,7 +218,7 @@ class _Dispatcher:
         if self._context.node.private:
             raise errors.IllegalChange(
                 f"session {self._session.id} is on {host}, and can only be run there",
-                hint="begin anew here with another key",
+                hint="start a new session here with another key",
             )
         text = f"waiting for node {host}, where this session is; it starts when a hub runs there"
         return NewEvent("notice", {"text": text, "code": "other_host", "node": host})
@@ -289,7 +289,7 @@ class _Dispatcher:
             raise errors.ResumeUnsafe(
                 f"session {self._session.id} cannot be forked: "
                 + (why if agent.forks is not None else f"{agent.title} has no way to do that"),
-                hint="begin anew with --fresh",
+                hint="start a new conversation with --fresh",
                 reasons=sessions.reasons(found),
             )
         copied = {

@@ -27,7 +27,7 @@ from holdfast.runner.processes import shown
 from holdfast.runner.recorder import OutputRecorder
 from holdfast.spool import archive, task_dir
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 from holdfast.transcripts import importer
 from holdfast.transcripts.dedupe import KnownEvents
 
@@ -207,7 +207,9 @@ class TaskFinisher:
         if decided.status == "queued":  # whoever launches it next puts this folder out of the way
             text = f"{decided.reason}; it is queued again"
             code = GIVEN_BACK if facts.started else NOT_LAUNCHED
-            given_back = _notice(code, text, generation=self._task.generation)
+            # Of the launch, not of the worker that ends it: by this the folder is known again.
+            launched = self._spool.launch().get("generation")
+            given_back = _notice(code, text, generation=launched)
             await self._journal.commit([given_back, _become(decided)], last=True)
             return
         entries = [*told.entries]
@@ -276,7 +278,10 @@ def _still_running(survivors: Sequence[Process]) -> NewEvent:
 # --- Sessions whose last task is missing: a run has brought their token, and no log tells of that run.
 
 CODE = "last_unrecorded"  # as the verdict calls it
-TEXT = "the task that brought this session's token is not recorded; its next dispatch begins anew"
+TEXT = (
+    "the task that recorded this session's token is missing from the log; "
+    "the next dispatch starts a new conversation"
+)
 
 
 async def note_missing_tasks(store: Store, node: Node) -> list[dict[str, Any]]:

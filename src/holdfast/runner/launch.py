@@ -1,4 +1,4 @@
-"""How a task's conversation begins: gone on with, copied or new; judged again at the last moment."""
+"""How a task is launched: its conversation (resumed, forked or new), its brief and its environment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from holdfast.runner import processes, replacement, sessions, waiting
 from holdfast.runner.context import Context
 from holdfast.spool import task_dir
 from holdfast.spool.task_dir import Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 # In a task's options: how its conversation is to begin, and whether it may be moved to a fresh session.
 BEGIN, INSISTS, BRIEF, FORK = "begin", "insists", "brief", "fork"
@@ -164,7 +164,7 @@ async def _notice(context: Context, task: Task, text: str, code: str) -> None:
 def unsafe(found: Verdict) -> errors.ResumeUnsafe:
     """The refusal that names the reasons."""
     return errors.ResumeUnsafe(
-        f"session {found.session} is not safe to go on with: {verdict.reasons_text(found)}",
+        f"session {found.session} is not safe to resume: {verdict.reasons_text(found)}",
         reasons=sessions.reasons(found),
     )
 
@@ -420,7 +420,7 @@ async def folder(session: Session) -> str:
 async def _conversation(
     context: Context, task: Task, session: Session, agent: Agent
 ) -> tuple[str | None, bool]:
-    """The native id to go on with or to begin with, and whether to go on."""
+    """The native id of the conversation, and whether to resume it."""
     token = current(await context.store.tokens(session.id), agent.name)
     anyway = task.options.get(BEGIN) == "anyway"
     if token is not None and (anyway or await _is_proven(context, token.task)):
@@ -428,7 +428,7 @@ async def _conversation(
             raise errors.BadInput(
                 f"this conversation is one of {agent.title}'s {token.protocol} mode; "
                 f"Holdfast drives it by {agent.protocols[0]}",
-                hint="start a new session, or go on with it in its own program",
+                hint="start a new session, or resume it in its own program",
             )
         return token.native_id, True
     # A launch that was prepared and did not happen is made again under the same id.

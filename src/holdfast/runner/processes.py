@@ -22,7 +22,7 @@ from holdfast.process.identity import Ident
 from holdfast.process.table import Process
 from holdfast.resume import environment
 from holdfast.spool.task_dir import RELAY, Spool
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 
 class ProcessTable(NamedTuple):
@@ -203,7 +203,7 @@ async def end_leftovers(store: Store, task: Task, by: str) -> list[Process]:
     stayed = await kill.end(found, TERM_S, look=lambda: _look(task.id))
     ended = [process for process in found if process not in stayed]
     named = ", ".join(environment.LiveProcess(process.pid, process.command).shown() for process in ended[:5])
-    text = f"{by} ended what the task had left running: {named}" + (" …" if len(ended) > 5 else "")
+    text = f"{by} ended the leftover processes of the task: {named}" + (" …" if len(ended) > 5 else "")
     body = {"text": text, "code": CODE, "by": by, "ended": shown(ended), "stayed": shown(stayed)}
     await store.commit(Commit(task.session, [NewEvent("notice", body)], task=task.id))
     return ended

@@ -19,7 +19,7 @@ from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, Task
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.tail import Line
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 Forge = Literal["github", "gitlab", "forgejo"]
 
@@ -189,7 +189,7 @@ class OutputRecorder:
     async def commit(self, entries: Sequence[Entry], *, last: bool = False) -> None:
         """Commit with the offset; waits while the store cannot take it, since the spool holds it all.
 
-        `last`: without the offset, since the task goes on with another spool or none.
+        `last`: without the offset, since the next launch of the task has another spool.
         """
         task, offset = self.task, None if last else self._offset
         commit = Commit(task.session, entries, task=task.id, generation=task.generation, spool=offset)

@@ -1,4 +1,4 @@
-"""A session that takes the place of another: fresh, or as a copy of its conversation."""
+"""The session that replaces another one: fresh, or a copy of its conversation."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def fresh(
     seen: int | None = None,
     new: str | None = None,
 ) -> Dispatch:
-    """A new session that begins anew; the old one keeps its token and its log, and is put away."""
+    """A new session with a new conversation; the old one is archived with its token and its log."""
     new = new or ids.new(ids.SESSION)
     created = _create(old, where, prompt, "fresh", key=old.key)
     begun = Dispatch(new, prompt, options, retry_of=retry_of, create=created)
@@ -79,7 +79,7 @@ def fork(
 ) -> Dispatch:
     """A new session that starts as a copy.
 
-    It takes the place of a live session that is not safe to resume. The copy of an archived one has no key.
+    It replaces a live session that is not safe to resume. The copy of an archived one has no key.
     """
     instead = found.action != "resume" and old.state == "live"  # an archived one keeps what it has
     created = _create(old, where, prompt, "fork", key=old.key if instead else None)

@@ -23,7 +23,7 @@ from holdfast.shortage import Shortages, raise_file_limit
 from holdfast.spool.watch import Watch
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 if TYPE_CHECKING:
     from holdfast.runner.dispatch import PromptRequest, RedispatchRequest
@@ -66,7 +66,7 @@ async def _store(
     registry: AgentRegistry,
     lock: int,
     told: Callable[[Report], None] | None,
-) -> BaseStore:
+) -> Store:
     """The store; the first worker heals it, those that come while one works find it whole."""
     rules = registry.token_rules()
     deadline = time.monotonic() + PATIENCE_S

@@ -14,7 +14,7 @@ from holdfast.resume import log_evidence, verdict
 from holdfast.resume.facts import NativeLocation, ResumeFacts, gather
 from holdfast.resume.verdict import Verdict
 from holdfast.runner.context import Context
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ async def facts(
 
 
 def warning(found: Verdict) -> NewEvent:
-    """What the log of a fresh run says of the session that it does not go on with."""
+    """The notice in the log of a fresh run: why the session before it is not resumed."""
     why = "a new conversation was asked for" if found.action == "resume" else verdict.reasons_text(found)
     body = {
         "text": f"resume=<none>: {why}",
@@ -81,9 +81,9 @@ def warning(found: Verdict) -> NewEvent:
 
 
 def overruling(found: Verdict, by: str, traps: list[str]) -> NewEvent:
-    """That somebody goes on with a session against the verdict; `traps`: of the agent's version here."""
+    """The notice that somebody resumes a session against the verdict; `traps`: known bugs of the agent."""
     body = {
-        "text": f"{by} goes on with this session all the same, though the verdict is {found.action}: "
+        "text": f"{by} resumes this session although the verdict is {found.action}: "
         + verdict.reasons_text(found),
         "code": log_evidence.OVERRULED,
         "by": by,
@@ -130,7 +130,7 @@ async def trust(store: Store, session: str, by: str, reason: str) -> Task:
         state = "no task of it came to an agent" if last is None else f"its last task is {last.status}"
         raise IllegalChange(
             f"session {session} cannot be trusted by hand: {state}, not cancelled or failed",
-            hint="`holdfast resume ID --anyway` goes on with it against its verdict",
+            hint="`holdfast resume ID --anyway` resumes it against its verdict",
         )
     await store.commit(Commit(session, [trusted_event(by, reason, last.id)]))
     return last

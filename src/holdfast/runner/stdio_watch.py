@@ -39,7 +39,7 @@ def shrunk(task: str, lost: int, why: str) -> NewEvent:
 
 
 def _event(kind: str, code: str, text: str, task: str, number: str, **facts: int) -> NewEvent:
-    """An event that is stored once, whoever notices it again after a restart."""
+    """An event that is stored once, also when another process notices it again after a restart."""
     origin = Origin("holdfast", task, f"{code}:{number}")
     return NewEvent(kind, {"text": text, "code": code, **facts}, origin=origin)
 

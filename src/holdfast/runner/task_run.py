@@ -8,112 +8,37 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
-from holdfast import durable_io, errors, timestamps
+from holdfast import durable_io, errors, shortage, timestamps
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
-from holdfast.git.commands import Changes
 from holdfast.model.changes import Deliver, SeeToken, SetStatus
-from holdfast.model.commit import Commit, Entry
+from holdfast.model.commit import Entry
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
-from holdfast.model.task import ENDED, Task
+from holdfast.model.task import Task
 from holdfast.model.token import current
 from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner import finish, launch, replay, sessions, stdio_watch
 from holdfast.runner.context import Context
 from holdfast.runner.control import StopController, TaskRequests, requests
-from holdfast.runner.finish import GIVEN_BACK, ExitFacts, FinalEntries, TaskFinisher, ending, refusal
+from holdfast.runner.finish import GIVEN_BACK, FinalEntries, TaskFinisher, refusal
+from holdfast.runner.lost_spool import commit_of, finish_without_spool, only_rest
 from holdfast.runner.processes import ProcessTableCache, TaskProcesses
 from holdfast.runner.recorder import PASSING, OutputRecorder
 from holdfast.runner.stdio_watch import RelayWatch
+from holdfast.runner.uncommitted import uncommitted_paths, warnings
 from holdfast.spool import archive, task_dir
 from holdfast.spool.outbox import Outbox, close_input
 from holdfast.spool.tail import Shrunk, Tail
 from holdfast.spool.task_dir import Spool
 from holdfast.spool.watch import Handle
-from holdfast.store.types import Store
 
-CODE = "spool_lost"
-LOST_LOOK_S = 0.5
 SET_ASIDE = "set_aside"
 MAX_TAKEN_UP = 3  # processes in a row that died while they read one spool
 SUSPECT_S = 2.0  # before a spool is read on which two have died: a hub that is killed at once proves nothing
-
-Tell = Callable[[list[Entry]], Awaitable[FinalEntries]]  # what the agent's own store adds to the last entries
-
-
-async def finish_without_spool(
-    store: Store,
-    task: Task,
-    family: TaskProcesses,
-    journal: OutputRecorder | None,
-    tell: Tell,
-    why: str,
-    code: str = CODE,
-) -> None:
-    """Say so, wait until the agent is gone, and end the task; its prompt may have been taken."""
-    if not any(event.body.get("code") == code for event in await store.task_events(task.id, ("error",))):
-        text = f"{why}; what the agent says cannot be heard any more"
-        await store.commit(_commit(task, [NewEvent("error", {"text": text, "code": code})]))
-    await family.end_input()  # its final word would not be heard, and without this it would never leave
-    cancelled_by = None
-    while await family.lives():
-        asked = requests(await store.task_events(task.id, ("permission", "notice")))
-        if asked.cancels:
-            cancelled_by = asked.cancels[0]
-            await family.end()
-        await asyncio.sleep(LOST_LOOK_S)
-    final = journal.driver.final if journal is not None else None
-    decided = ending(ExitFacts(final, None, accepted=True, cancelled_by=cancelled_by))
-    told = await tell(journal.rest() if journal is not None else [])
-    reason = why if decided.status == "interrupted" else decided.reason
-    await store.commit(_commit(task, [*told.entries, SetStatus(status=decided.status, reason=reason)]))
-
-
-async def _only_rest(rest: list[Entry]) -> FinalEntries:
-    """Nothing but what is known: the agent's own store may be as large as its output."""
-    return FinalEntries(rest)
-
-
-def _commit(task: Task, entries: list[Entry]) -> Commit:
-    return Commit(task.session, entries, task=task.id, generation=task.generation)
-
-
-# --- What tasks leave uncommitted in a git folder, and a warning to the next one who works there.
-
-LOOKED_BACK = 20  # tasks of the same folder, the latest first
-
-
-async def uncommitted_paths(before: Any, cwd: str) -> list[str]:
-    """The paths that a task left uncommitted, given the launch note's look at what was so before."""
-    if before is None or not os.path.isdir(cwd):
-        return []
-    after = await worktree.changes(cwd)
-    return [] if after is None else worktree.left_behind(msgspec.convert(before, Changes), after)
-
-
-async def warnings(store: Store, task: Task, session: Session, now: Changes | None) -> list[Entry]:
-    """A notice that names the earlier task whose changes are still uncommitted here."""
-    if now is None or not session.cwd or session.worktree is not None:
-        return []
-    for earlier in await store.latest_tasks(cwd=session.cwd, limit=LOOKED_BACK):
-        if earlier.id == task.id or earlier.status not in ENDED or not earlier.outcome:
-            continue
-        shared = worktree.overlap(now, earlier.outcome.get("left") or [])
-        if shared:
-            named = ", ".join(shared[:5]) + (" …" if len(shared) > 5 else "")
-            text = f"task {earlier.id} ({earlier.status}) left changes here that are not committed: {named}"
-            body = {"text": text, "code": "left_behind", "task": earlier.id, "paths": shared}
-            return [NewEvent("notice", body)]
-    return []
-
-
-# --- One task, from its claim to its end: launch or re-attach, follow, settle.
 
 log = logging.getLogger(__name__)
 
@@ -211,6 +136,8 @@ class TaskRun:
         except (errors.StaleGeneration, *PASSING):
             raise
         except errors.HoldfastError as problem:
+            if shortage.resource_of(problem) is not None:
+                raise  # it says nothing about this task
             await self._refuse(problem)
             return False
         return True
@@ -262,7 +189,7 @@ class TaskRun:
         text = f"{why}; no agent was started, and it is queued again"
         body = {"text": text, "code": code, "generation": self.task.generation}
         entries: list[Entry] = [NewEvent("notice", body), SetStatus(status="queued", reason=why)]
-        await self._context.store.commit(_commit(self.task, entries))
+        await self._context.store.commit(commit_of(self.task, entries))
 
     def is_unlaunched(self) -> bool:
         """Whether no agent of it was started, and from now on none can be."""
@@ -282,7 +209,7 @@ class TaskRun:
                 f"Holdfast died {before} times while it read what this agent wrote, so it was set aside; "
                 f"all of it is kept in {self._spool.path}"
             )
-            store, tell = self._context.store, _only_rest
+            store, tell = self._context.store, only_rest
             await finish_without_spool(store, self.task, self._family, None, tell, why, SET_ASIDE)
             return False
         if before == MAX_TAKEN_UP - 1:

@@ -9,7 +9,7 @@ from holdfast.agents.registry import AgentRegistry
 from holdfast.model import changes as c
 from holdfast.model.commit import Commit
 from holdfast.model.token import Token, current
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 
 BY_PERSON = "person"  # where a recorded token was seen
 

@@ -132,7 +132,7 @@ class Worker:
     async def serve(self, *, forever: bool) -> None:
         """Work; unless `forever`, until nothing is running or queued here that is this worker's.
 
-        Cancelled, it leaves its agents running; whoever comes next goes on with them.
+        When it is cancelled, its agents keep running; the next worker adopts them.
         """
         self._others = others = [asyncio.create_task(work) for work in (self._renew(), self._tidy())]
         try:
@@ -178,8 +178,10 @@ class Worker:
             await self._adopt(await self._store.turns())
             missing = await finish.note_missing_tasks(self._store, self._context.node)
             await sessions.sweep_worktrees(self._store, self._context.home.worktrees)
-        except PASSING as problem:
-            log.warning("%s; trying again soon", problem.message)
+        except (OSError, RuntimeError, MemoryError, errors.HoldfastError) as problem:
+            if not isinstance(problem, PASSING) and not self._is_shortage(problem):
+                raise
+            log.warning("%s; trying again soon", problem)
         for run, _ in list(self._runs.values()):
             await run.found.wait()
         adopted = [await self._store.task(name) for name in self._runs]
@@ -286,7 +288,7 @@ class Worker:
         try:
             judged = await launch.judge_pending(self._context, task, session)
         except errors.HoldfastError as problem:
-            if isinstance(problem, (*PASSING, *CHANGED)):
+            if isinstance(problem, (*PASSING, *CHANGED)) or shortage.resource_of(problem) is not None:
                 raise
             await self._refuse(task, problem)
             return
@@ -526,8 +528,10 @@ class Worker:
                     await self._store.renew(run.task.id, run.task.generation, LEASE_S)
                 except errors.StaleGeneration:
                     pass  # its run notices at its next commit
-                except PASSING as problem:
-                    log.warning("the lease of %s: %s", run.task.id, problem.message)
+                except (OSError, RuntimeError, errors.HoldfastError) as problem:
+                    if not isinstance(problem, PASSING) and not self._is_shortage(problem):
+                        raise
+                    log.warning("the lease of %s: %s", run.task.id, problem)
 
     async def _tidy(self) -> None:
         """Put away the spools that killed workers have left; remove those that were kept for long enough."""

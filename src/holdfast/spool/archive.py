@@ -36,8 +36,11 @@ def compress(spool: Spool, disk: Disk = DISK) -> None:
     again, it goes on. `shim` stays with the note and the exit status: a shim that comes late must still find
     that it has no place here.
     """
-    for path in (spool.sent, spool.stderr, spool.stdout):
-        _compress(path, disk)
+    try:
+        for path in (spool.sent, spool.stderr, spool.stdout):
+            _compress(path, disk)
+    except (FileExistsError, FileNotFoundError):
+        return  # another process compresses this folder at the same time, and completes it
     for path in (
         spool.stdin,
         spool.agent_file,

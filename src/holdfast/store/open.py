@@ -9,10 +9,10 @@ from holdfast import node as nodes
 from holdfast.home import Home
 from holdfast.model.token import TokenRules
 from holdfast.store.location import Location
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 
-async def open_store(location: Location, home: Home, rules: TokenRules) -> BaseStore:
+async def open_store(location: Location, home: Home, rules: TokenRules) -> Store:
     """The store, its schema made or brought up; nothing is healed here (see `recover`)."""
     home.make()
     if location.kind == "sqlite":

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, NamedTuple
 
-_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_NAME = re.compile(r"^-- name: (\w+)(?: \| .+)?$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 

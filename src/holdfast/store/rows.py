@@ -8,7 +8,8 @@ import msgspec
 
 from holdfast import ids
 from holdfast.errors import StoreUnreadable
-from holdfast.model.json_codec import encode
+from holdfast.model.event import Event, Origin
+from holdfast.model.json_codec import decode, encode
 from holdfast.model.projection import View, replace
 from holdfast.model.session import ArchiveNote, Deletion, Header, Link, Session, Worktree
 from holdfast.model.task import Task
@@ -165,3 +166,15 @@ async def put_tasks(sql: Sql, n: int, before: dict[str, Task], after: dict[str, 
 
 def _json(value: Any) -> str | None:
     return None if value is None else encode(value).decode()
+
+
+def as_event(row: Row) -> Event:
+    """A log row as an event."""
+    seq, kind, at, task, replayed, origin, _spool, _last, body = row
+    where = None if origin is None else Origin(**decode(origin))
+    return Event(seq, kind, decode(body), at, task, bool(replayed), where)
+
+
+def as_events(rows: list[Row]) -> list[Event]:
+    """Log rows as events."""
+    return [as_event(row) for row in rows]

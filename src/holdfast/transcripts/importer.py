@@ -13,7 +13,7 @@ from holdfast.model.changes import Create, SeeToken
 from holdfast.model.commit import Commit
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import Task
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 from holdfast.transcripts.dedupe import REPLAY_MARKER, KnownEvents
 from holdfast.transcripts.reader import SessionRef, TranscriptReader
 

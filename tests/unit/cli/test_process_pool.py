@@ -1,4 +1,4 @@
-"""A crew does every job once, says what came of it, and says so when one of its hands was lost."""
+"""A crew does every job once, says what result of it, and says so when one of its workers was lost."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from holdfast.cli import process_pool
 from tests.crash import children
 
 
-def answers(hands: int, jobs: int, work: process_pool.Work) -> dict[int, Any]:
+def answers(workers: int, jobs: int, work: process_pool.Work) -> dict[int, Any]:
     found: dict[int, Any] = {}
 
-    def tell(job: int, came: Any) -> None:
-        assert job not in found, "told twice"
-        found[job] = came
+    def on_result(job: int, result: Any) -> None:
+        assert job not in found, "results twice"
+        found[job] = result
 
-    process_pool.share(hands, jobs, work, tell)
+    process_pool.run_jobs(workers, jobs, work, on_result)
     return found
 
 
-def square(jobs: Iterable[int], tell: process_pool.Tell) -> None:
+def square(jobs: Iterable[int], on_result: process_pool.OnResult) -> None:
     for job in jobs:
-        tell(job, [job * job, os.getpid()])
+        on_result(job, [job * job, os.getpid()])
 
 
-@pytest.mark.parametrize("hands", [0, 1, 2, 5])
+@pytest.mark.parametrize("workers", [0, 1, 2, 5])
 @pytest.mark.parametrize("jobs", [0, 1, 3, 200])
-def test_every_job_is_done_once(hands: int, jobs: int) -> None:
-    found = answers(hands, jobs, square)
-    assert {job: came[0] for job, came in found.items()} == {job: job * job for job in range(jobs)}
-    assert {came[1] for came in found.values()} <= {os.getpid()} or hands > 1
+def test_every_job_is_done_once(workers: int, jobs: int) -> None:
+    found = answers(workers, jobs, square)
+    assert {job: result[0] for job, result in found.items()} == {job: job * job for job in range(jobs)}
+    assert {result[1] for result in found.values()} <= {os.getpid()} or workers > 1
 
 
-def test_a_slow_job_leaves_the_others_to_the_other_hands() -> None:
-    def work(jobs: Iterable[int], tell: process_pool.Tell) -> None:
+def test_a_slow_job_leaves_the_others_to_the_other_worker_count() -> None:
+    def work(jobs: Iterable[int], on_result: process_pool.OnResult) -> None:
         for job in jobs:
             time.sleep(1.0 if job == 0 else 0.001)
-            tell(job, os.getpid())
+            on_result(job, os.getpid())
 
     found = answers(2, 50, work)
     slow = found[0]
@@ -51,7 +51,7 @@ def test_a_slow_job_leaves_the_others_to_the_other_hands() -> None:
 
 
 def test_an_error_of_a_hand_is_ours() -> None:
-    def work(jobs: Iterable[int], tell: process_pool.Tell) -> None:
+    def work(jobs: Iterable[int], on_result: process_pool.OnResult) -> None:
         for job in jobs:
             raise errors.DiskFull(f"no room for job {job}", hint="make some", job=job)
 
@@ -65,31 +65,31 @@ def test_an_error_of_a_hand_is_ours() -> None:
 def test_a_hand_that_is_lost_is_told_and_stops_nobody(how: str, capfd: pytest.CaptureFixture[str]) -> None:
     found: dict[int, Any] = {}
 
-    def work(jobs: Iterable[int], tell: process_pool.Tell) -> None:
+    def work(jobs: Iterable[int], on_result: process_pool.OnResult) -> None:
         for job in jobs:
             if job == 3 and how == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             if job == 3:
                 raise ZeroDivisionError("job three")
-            tell(job, True)
+            on_result(job, True)
 
     with pytest.raises(errors.HoldfastError, match="1 of 3 processes"):
-        process_pool.share(3, 30, work, found.__setitem__)
+        process_pool.run_jobs(3, 30, work, found.__setitem__)
     assert set(found) == set(range(30)) - {3}
     assert ("job three" in capfd.readouterr().err) == (how == "broken")
 
 
 def test_hands_end_when_their_parent_is_killed() -> None:
     def parent(say: Any) -> None:
-        def work(jobs: Iterable[int], tell: process_pool.Tell) -> None:
+        def work(jobs: Iterable[int], on_result: process_pool.OnResult) -> None:
             say(f"{os.getpid()}")
             for job in jobs:
                 time.sleep(0.05)
-                tell(job, None)
+                on_result(job, None)
 
-        process_pool.share(3, 10_000, work, lambda job, came: None)
+        process_pool.run_jobs(3, 10_000, work, lambda job, result: None)
 
     child = children.start(parent)
     child.wait_for_word()
-    hands = child.kill()  # which reads on until the last hand has let go of the pipe
-    assert 1 <= len(hands.splitlines()) <= 3
+    workers = child.kill()  # which reads on until the last hand has let go of the pipe
+    assert 1 <= len(workers.splitlines()) <= 3

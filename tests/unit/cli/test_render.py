@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.render import Teller
+from holdfast.cli.render import EventRenderer
 
 OWNER = {"host": "here", "pid": 7, "started": 1.0, "boot": "b"}
 ASK = {"call": "c", "ask": "a", "name": "Bash", "input": {"command": "rm -r x"}}
@@ -18,7 +18,7 @@ ASK = {"call": "c", "ask": "a", "name": "Bash", "input": {"command": "rm -r x"}}
     [
         ("user", {"text": "hi\nthere"}, "hi there"),
         ("task", {"op": "queue", "prompt": "do it"}, "queued: do it"),
-        ("task", {"op": "claim", "owner": OWNER, "generation": 1}, "taken by process 7 on here"),
+        ("task", {"op": "claim", "owner": OWNER, "generation": 1}, "claimed by process 7 on here"),
         ("task", {"op": "deliver", "delivery": "sent"}, "prompt sent"),
         ("task", {"op": "status", "status": "succeeded", "outcome": {"exit": 0}}, "succeeded"),
         ("task", {"op": "status", "status": "interrupted", "reason": "power"}, "interrupted: power"),
@@ -38,4 +38,4 @@ ASK = {"call": "c", "ask": "a", "name": "Bash", "input": {"command": "rm -r x"}}
 )
 def test_a_line_of_the_log(kind: str, body: dict[str, Any], told: str) -> None:
     row = (12, kind, "2026-01-02T03:04:05.6Z", "t", False, None, None, True, json.dumps(body))
-    assert Teller(coloured=False).line(row) == f"   12 2026-01-02 03:04:05 {kind}: {told}"
+    assert EventRenderer(colored=False).log_line(row) == f"   12 2026-01-02 03:04:05 {kind}: {told}"

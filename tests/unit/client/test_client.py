@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import errors, ids
-from holdfast.client import Hub, discovery
-from holdfast.client.http import refusal
-from holdfast.client.stream import Frames, Message
+from holdfast.client import HubClient, discovery
+from holdfast.client.http import error_from_response
+from holdfast.client.stream import SseParser, StreamMessage
 from holdfast.home import Home
 from holdfast.process import identity
 from holdfast.store.location import Location
@@ -34,16 +34,16 @@ STREAM = (
     b"event: nothing\n\n"
 )
 TOLD = [
-    Message("", "c0", {}),
-    Message("event", "c1", {"session": "s", "event": {"seq": 1}}),
-    Message("partial", None, {"text": "a\nb"}),
+    StreamMessage("", "c0", {}),
+    StreamMessage("event", "c1", {"session": "s", "event": {"seq": 1}}),
+    StreamMessage("partial", None, {"text": "a\nb"}),
 ]
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_messages_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
-    frames = Frames()
+    frames = SseParser()
     pieces = [STREAM[a:b] for a, b in itertools.pairwise(places)]
     assert [message for piece in pieces for message in frames.feed(piece)] == TOLD
 
@@ -53,7 +53,7 @@ def test_messages_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
 
 def test_a_problem_is_the_error_that_the_hub_had() -> None:
     body = {"code": "session_running", "detail": "it runs", "hint": "wait", "status": 409, "task": "t1"}
-    problem = refusal(409, json.dumps(body).encode())
+    problem = error_from_response(409, json.dumps(body).encode())
     assert isinstance(problem, errors.SessionRunning) and problem.exit_status == 4
     assert problem.as_json() == {
         "code": "session_running",
@@ -61,13 +61,13 @@ def test_a_problem_is_the_error_that_the_hub_had() -> None:
         "hint": "wait",
         "task": "t1",
     }
-    newer = refusal(409, b'{"code":"of_tomorrow","detail":"no"}')
+    newer = error_from_response(409, b'{"code":"of_tomorrow","detail":"no"}')
     assert (newer.code, newer.message) == ("of_tomorrow", "no")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"7", b'{"code":1}', b"\xff"])
 def test_what_is_no_problem_is_still_an_error(body: bytes) -> None:
-    assert "502" in refusal(502, body).message
+    assert "502" in error_from_response(502, body).message
 
 
 # --- finding it
@@ -76,7 +76,7 @@ def test_what_is_no_problem_is_still_an_error(body: bytes) -> None:
 def note(home: Home, **more: Any) -> None:
     me = identity.me("here")
     told = {"pid": me.pid, "started": me.started, "boot": me.boot, "url": "http://127.0.0.1:1", **more}
-    with open(discovery.note_path(home), "w") as file:
+    with open(discovery.hub_file_path(home), "w") as file:
         json.dump(told, file)
     with open(discovery.token_path(home), "w") as file:
         file.write("secret\n")
@@ -84,22 +84,22 @@ def note(home: Home, **more: Any) -> None:
 
 def test_a_hub_is_found_while_it_lives(home: Home) -> None:
     here = Location("sqlite", home.database)
-    assert discovery.door(home, here) is None
-    note(home, store=discovery.store_mark(here))
-    assert discovery.door(home, here) == discovery.Door("http://127.0.0.1:1", "secret")
-    assert discovery.door(home, Location("postgres", "postgresql://x")) is None
+    assert discovery.find_hub(home, here) is None
+    note(home, store=discovery.store_fingerprint(here))
+    assert discovery.find_hub(home, here) == discovery.HubAddress("http://127.0.0.1:1", "secret")
+    assert discovery.find_hub(home, Location("postgres", "postgresql://x")) is None
     note(home, started=1.0)  # another process has its pid by now
-    assert discovery.door(home, here) is None
+    assert discovery.find_hub(home, here) is None
     note(home, boot="another")
-    assert discovery.door(home, here) is None
+    assert discovery.find_hub(home, here) is None
     for odd in ("", "[]", "{", '{"pid": 1}'):
-        with open(discovery.note_path(home), "w") as file:
+        with open(discovery.hub_file_path(home), "w") as file:
             file.write(odd)
-        assert discovery.door(home, here) is None
+        assert discovery.find_hub(home, here) is None
 
 
 def test_a_store_is_told_without_its_password() -> None:
-    assert "pw" not in discovery.store_mark(Location("postgres", "postgresql://me:pw@host/db"))
+    assert "pw" not in discovery.store_fingerprint(Location("postgres", "postgresql://me:pw@host/db"))
 
 
 # --- a server that misbehaves
@@ -182,8 +182,8 @@ def event(number: int) -> bytes:
     return b'id: c%d\nevent: event\ndata: {"session":"s","event":{"seq":%d}}\n\n' % (number, number)
 
 
-def hub(server: Server, by: str = "") -> Hub:
-    return Hub(discovery.Door(server.url, "secret"), by)
+def hub(server: Server, by: str = "") -> HubClient:
+    return HubClient(discovery.HubAddress(server.url, "secret"), by)
 
 
 def test_a_call_brings_token_and_name(serving: Callable[..., Server]) -> None:
@@ -258,8 +258,8 @@ def test_a_stream_of_all_goes_on_from_where_now_was(serving: Callable[..., Serve
 
 def test_a_stream_ends_when_no_hub_comes_back(home: Home) -> None:
     note(home, pid=os.getpid())
-    gone = Hub.of(home)
+    gone = HubClient.of(home)
     assert gone is not None
-    os.unlink(discovery.note_path(home))
+    os.unlink(discovery.hub_file_path(home))
     with pytest.raises(errors.HubGone, match="no hub for 0 s"):
         next(gone.stream("s1", patience_s=0.3))

@@ -16,7 +16,8 @@ from holdfast.hub.streaming.feed import Feed
 from holdfast.hub.streaming.frames import SseFrame, StreamPosition
 from holdfast.model.event import Event, Origin
 from holdfast.runner.context import ReadPartial
-from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage, Store
+from holdfast.store.store import Store
+from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage
 
 AT = "2026-01-31T12:00:00.000000Z"
 

@@ -31,9 +31,13 @@ class CuttingDisk(durable_io.Disk):
         self.left = left
 
     def _count(self) -> None:
-        if self.left == 0:
-            raise Cut
         self.left -= 1
+        if self.left == -1:
+            self.strike()
+
+    def strike(self) -> None:
+        """What happens at that operation."""
+        raise Cut
 
     def open(self, path: str, flags: int) -> int:
         self._count()
@@ -58,6 +62,17 @@ class CuttingDisk(durable_io.Disk):
     def sync_dir(self, path: str) -> None:
         self._count()
         super().sync_dir(path)
+
+
+class OvertakenDisk(CuttingDisk):
+    """A disk on which another process compresses the whole folder before that operation."""
+
+    def __init__(self, left: int, spool: Spool):
+        super().__init__(left)
+        self._spool = spool
+
+    def strike(self) -> None:
+        archive.compress(self._spool)
 
 
 @pytest.fixture
@@ -114,6 +129,22 @@ def test_a_crash_at_any_point_leaves_a_whole_copy_and_the_next_run_ends_it(tmp_p
         archive.compress(spool)
         whole(spool)
         assert not os.path.exists(spool.stdout)
+        points += 1
+    assert points > 20
+
+
+def test_two_processes_may_compress_one_folder_at_the_same_time(tmp_path: Path) -> None:
+    points, struck = 0, True
+    while struck:
+        spool = Spool(str(tmp_path / str(points) / "t"))
+        spool.make({})
+        for path, data in [(spool.stdout, OUT), (spool.stderr, ERR), (spool.sent, SENT)]:
+            Path(path).write_bytes(data)
+        disk = OvertakenDisk(points, spool)
+        archive.compress(spool, disk)
+        struck = disk.left < 0
+        whole(spool)
+        assert sorted(os.listdir(spool.path)) == ["launch.json", "sent.gz", "stderr.gz", "stdout.gz"]
         points += 1
     assert points > 20
 

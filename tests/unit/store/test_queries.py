@@ -68,3 +68,10 @@ def test_both_schemas_have_the_same_tables_and_columns() -> None:
     sqlite, postgres = tables("sqlite"), tables("postgres")
     assert set(sqlite) >= {"session", "log", "token", "task"}
     assert sqlite == {name: columns for name, columns in postgres.items() if name in sqlite}
+
+
+def test_every_shared_statement_has_a_description() -> None:
+    with open(os.path.join(STORE, "queries.sql"), encoding="utf-8") as file:
+        headings = [line for line in file if line.startswith("-- name:")]
+    assert len(headings) == len(shared("?"))
+    assert [line for line in headings if " | " not in line] == []

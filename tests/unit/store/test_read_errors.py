@@ -16,14 +16,14 @@ from holdfast.store import readonly, reads
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.sqlite import store as sqlite_store
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 from tests.conftest import REGISTRY
 
 EVENTS = 400  # enough pages that a fresh connection has most of them still to read
 
 
 @asynccontextmanager
-async def opened(home: Home) -> AsyncIterator[BaseStore]:
+async def opened(home: Home) -> AsyncIterator[Store]:
     store = await open_store(Location("sqlite", home.database), home, REGISTRY.token_rules())
     try:
         yield store

@@ -14,15 +14,15 @@ from holdfast.cli import common, output
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Nothing but the shared options."""
-    return common.parser(name, "What is installed here, and what is known not to work with it.")
+    return common.parser(name, "List the agents that are installed here, and their known problems.")
 
 
-def run(given: argparse.Namespace) -> int:
-    """Look for every agent at once, and print what was found."""
-    home, _ = common.place(given)
+def run(options: argparse.Namespace) -> int:
+    """Look for every agent, and print the result."""
+    home, _ = common.home_and_location(options)
     tables = config.load(home).get("agents", {})
     found = check_agents(AgentRegistry.from_config(tables), tables, os.environ)
-    if given.json:
+    if options.json:
         output.json_line(found)
         return 0
     rows = [(a["name"], a["version"] or "-", a["path"] or _absent(a)) for a in found]

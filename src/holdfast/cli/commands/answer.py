@@ -7,43 +7,45 @@ import asyncio
 from typing import Any
 
 from holdfast.cli import background, common, output, render, send
-from holdfast.cli.common import who
-from holdfast.cli.open_store import changing
+from holdfast.cli.common import current_user
+from holdfast.cli.open_store import open_for_change
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """Which task, which call, and what."""
-    made = common.parser(name, "Answer what an agent asks for; it waits for that, also across restarts.")
-    made.add_argument("task", metavar="TASK", help="an id or its beginning")
-    made.add_argument("answer", choices=("allow", "deny"))
-    made.add_argument("--call", metavar="CALL", help="only this one of several that wait")
-    return made
+    """The task, the call and the answer."""
+    parser = common.parser(
+        name, "Allow or deny what an agent asks for; the agent waits for the answer, also across restarts."
+    )
+    parser.add_argument("task", metavar="TASK", help="an id or a unique prefix")
+    parser.add_argument("answer", choices=("allow", "deny"))
+    parser.add_argument("--call", metavar="CALL", help="only this one of several requests")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
-    """Record the answer; whoever drives the task passes it on."""
-    home, location = common.place(given)
-    by = who()
+def run(options: argparse.Namespace) -> int:
+    """Record the answer; the process that drives the task passes it on."""
+    home, location = common.home_and_location(options)
+    by = current_user()
 
     def here() -> list[dict[str, Any]]:
-        answered = asyncio.run(_answer(given, by))
-        background.see_to_it(home, location, by)
+        answered = asyncio.run(_answer(options, by))
+        background.ensure_worker(home, location, by)
         return answered
 
-    answered = send.handed(
-        home, location, lambda hub: hub.answer(given.task, given.answer, call=given.call), here
+    answered = send.via_hub(
+        home, location, lambda hub: hub.answer(options.task, options.answer, call=options.call), here
     )
-    if given.json:
+    if options.json:
         output.json_line(answered)
     else:
         for body in answered:
-            output.text(f"{body['answer']}: {render.call(body)}")
+            output.text(f"{body['answer']}: {render.call_text(body)}")
     return 0
 
 
-async def _answer(given: argparse.Namespace, by: str) -> list[dict[str, Any]]:
+async def _answer(options: argparse.Namespace, by: str) -> list[dict[str, Any]]:
     from holdfast.runner import control
 
-    home, location = common.place(given)
-    async with changing(home, location) as store:
-        return await control.answer_permissions(store, given.task, given.answer, by, call=given.call)
+    home, location = common.home_and_location(options)
+    async with open_for_change(home, location) as store:
+        return await control.answer_permissions(store, options.task, options.answer, by, call=options.call)

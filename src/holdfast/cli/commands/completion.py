@@ -1,4 +1,4 @@
-"""`holdfast completion SHELL`: what a shell needs to complete our command lines."""
+"""`holdfast completion SHELL`: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ complete -c holdfast -n 'test -z "$(__holdfast_complete)"' -F
 """,
 }
 
-HOWS = {
+INSTALL_HINTS = {
     "bash": 'eval "$(holdfast completion bash)" in ~/.bashrc',
     "zsh": 'eval "$(holdfast completion zsh)" in ~/.zshrc, after compinit',
     "fish": "holdfast completion fish > ~/.config/fish/completions/holdfast.fish",
@@ -58,12 +58,14 @@ HOWS = {
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which shell."""
-    made = common.parser(name, "Print what a shell needs to complete commands, options, sessions and tasks.")
-    made.add_argument("shell", choices=tuple(SCRIPTS), help="; ".join(HOWS.values()))
-    return made
+    parser = common.parser(
+        name, "Print the script that completes commands, options, sessions and tasks in a shell."
+    )
+    parser.add_argument("shell", choices=tuple(SCRIPTS), help="; ".join(INSTALL_HINTS.values()))
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the script."""
-    output.prepared(SCRIPTS[given.shell].removesuffix("\n"))
+    output.styled(SCRIPTS[options.shell].removesuffix("\n"))
     return 0

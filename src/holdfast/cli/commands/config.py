@@ -1,4 +1,4 @@
-"""`holdfast config`: what is in force, and from where."""
+"""`holdfast config`: show the settings in force, and where each comes from."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from holdfast.home import Home
 from holdfast.settings import HubSettings, RunSettings
 from holdfast.store.location import Location
 
-SECRET = ("secret", "password", "token", "key")  # parts of a name whose value is nobody's business
+SECRET = ("secret", "password", "token", "key")  # a setting with one of these in its name is hidden
 HIDDEN = "(hidden)"
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting."""
 
     name: str
@@ -32,27 +32,27 @@ class Row(NamedTuple):
 def parser(name: str) -> argparse.ArgumentParser:
     """Nothing but the shared options."""
     return common.parser(
-        name, "What is in force, and from where. A config that is wrong is an error that says so."
+        name, "Show the settings in force, and where each comes from. Reports an invalid config."
     )
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Check the config, and print all of it."""
-    home, location = common.place(given)
-    rows = list(_rows(home, location, given))
-    if given.json:
+    home, location = common.home_and_location(options)
+    rows = list(_rows(home, location, options))
+    if options.json:
         output.json_line([row._asdict() for row in rows])
         return 0
     output.table(
         ("SETTING", "VALUE", "FROM"),
-        [(row.name, _shown(row.value), row.source) for row in rows],
+        [(row.name, _as_text(row.value), row.source) for row in rows],
     )
     return 0
 
 
-def _rows(home: Home, location: Location, given: argparse.Namespace) -> Iterator[Row]:
-    yield Row("home", home.path, "$HOLDFAST_HOME" if os.environ.get("HOLDFAST_HOME") else "default")
-    yield Row("store", location.address.rpartition("@")[2], _store_source(given))
+def _rows(home: Home, location: Location, options: argparse.Namespace) -> Iterator[SettingRow]:
+    yield SettingRow("home", home.path, "$HOLDFAST_HOME" if os.environ.get("HOLDFAST_HOME") else "default")
+    yield SettingRow("store", location.address.rpartition("@")[2], _store_source(options))
     written = config.load(home)
     for check in (settings.read, hub.settings_read, forges.read_forges):
         check(written)
@@ -61,32 +61,32 @@ def _rows(home: Home, location: Location, given: argparse.Namespace) -> Iterator
     for group in ("agents", "forges"):
         for name, table in written.get(group, {}).items():
             for key, value in table.items():
-                yield Row(f"{group}.{name}.{key}", _seen(key, value), home.config)
+                yield SettingRow(f"{group}.{name}.{key}", _redact(key, value), home.config)
 
 
-def _store_source(given: argparse.Namespace) -> str:
-    if given.store:
+def _store_source(options: argparse.Namespace) -> str:
+    if options.store:
         return "--store"
     return "$HOLDFAST_STORE" if os.environ.get("HOLDFAST_STORE") else "default"
 
 
-def _table(name: str, defaults: msgspec.Struct, written: dict[str, Any], home: Home) -> Iterator[Row]:
+def _table(name: str, defaults: msgspec.Struct, written: dict[str, Any], home: Home) -> Iterator[SettingRow]:
     for field in msgspec.structs.fields(defaults):
         value = written.get(field.name, getattr(defaults, field.name))
-        yield Row(
+        yield SettingRow(
             f"{name}.{field.name}",
-            _seen(field.name, value),
+            _redact(field.name, value),
             home.config if field.name in written else "default",
         )
 
 
-def _seen(name: str, value: Any) -> Any:
-    """A value as it may be shown to whoever looks over the user's shoulder."""
+def _redact(name: str, value: Any) -> Any:
+    """A value with its secrets hidden."""
     if isinstance(value, dict):
-        return {key: _seen(key, each) for key, each in value.items()}
+        return {key: _redact(key, each) for key, each in value.items()}
     secret = any(part in name.lower() for part in SECRET)
     return HIDDEN if secret and isinstance(value, str) and not name.endswith("_file") else value
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return "-" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""`holdfast history`: an agent's own transcript as our events."""
+"""`holdfast history`: show an agent's own transcript as events."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import msgspec
 
 from holdfast.cli import common, native_args, output
-from holdfast.cli.output import Bar
-from holdfast.cli.render import Teller
+from holdfast.cli.output import ProgressBar
+from holdfast.cli.render import EventRenderer
 from holdfast.model.event import NewEvent
 from holdfast.model.json_codec import text
 from holdfast.transcripts.reader import SessionRef
@@ -17,26 +17,26 @@ from holdfast.transcripts.reader import SessionRef
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session of which agent."""
-    made = common.parser(name, "An agent's own transcript as events; nothing of it is changed.")
-    native_args.add_names(made, many=False)
-    return made
+    parser = common.parser(name, "Show an agent's own transcript as events. Reads only.")
+    native_args.add_arguments(parser, many=False)
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the events as they are read."""
-    reader, root = native_args.reader_of(given)
-    place = native_args.one(reader, root, given.name)
-    teller = Teller()
+    reader, root = native_args.reader_for(options)
+    place = native_args.find_one(reader, root, options.name)
+    renderer = EventRenderer()
     size = os.path.getsize(place.path) if os.path.isfile(place.path) else 0
-    bar = Bar("reading", size)
+    bar = ProgressBar("reading", size)
     read = 0
     for seq, event in enumerate(reader.events(place), 1):
         body = text(event.body)
         read += len(body)
-        if given.json:
+        if options.json:
             output.json_text(_line(seq, event, body))
         else:
-            output.text(teller.line(_row(seq, event, body)))
+            output.text(renderer.log_line(_row(seq, event, body)))
         bar.at(read, f"{seq} events")
     bar.end()
     return 0

@@ -1,4 +1,4 @@
-"""`holdfast import`: adopt sessions that agents had without us."""
+"""`holdfast import`: import sessions that agents had without Holdfast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast import durable_io, errors
 from holdfast.cli import common, native_args, output, process_pool
-from holdfast.cli.output import Bar
+from holdfast.cli.output import ProgressBar
 from holdfast.home import Home
 from holdfast.runner.context import Context
 from holdfast.runner.service import opened
@@ -21,62 +21,62 @@ from holdfast.transcripts.reader import SessionRef, TranscriptReader
 
 Json = dict[str, Any]
 
-HANDS = 4  # processes, at the most
+MAX_WORKERS = 4  # processes, at the most
 AT_ONCE = 4  # sessions that go to the store together
 WORTH = 4  # transcripts for which one more is started
 
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which sessions of which agent."""
-    made = common.parser(name, "Adopt an agent's existing sessions; none is taken twice.")
-    native_args.add_names(made, many=True)
-    made.add_argument("--cwd", metavar="DIR", help="only those of this folder")
-    return made
+    parser = common.parser(name, "Import an agent's existing sessions; none is imported twice.")
+    native_args.add_arguments(parser, many=True)
+    parser.add_argument("--cwd", metavar="DIR", help="only sessions of this folder")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
-    """Adopt them; one that cannot be read does not stop the rest."""
-    if given.agent == "hapi":
-        adopted, failed = asyncio.run(_hapi(given))
+def run(options: argparse.Namespace) -> int:
+    """Import them; one that cannot be read does not stop the rest."""
+    if options.agent == "hapi":
+        adopted, failed = asyncio.run(_hapi(options))
     else:
-        reader, root = native_args.reader_of(given)
-        adopted, failed = _import(given, _places(given, reader, root))
+        reader, root = native_args.reader_for(options)
+        adopted, failed = _import(options, _places(options, reader, root))
     new = [a for a in adopted if a["new"]]
     events = sum(a["events"] for a in adopted)
-    if given.json:
+    if options.json:
         output.json_line({"adopted": adopted, "failed": failed})
     else:
         here = len(adopted) - len(new)
-        sessions, records = output.many(len(new), "session"), output.many(events, "event")
-        output.text(f"{sessions} adopted, {here} already here, {records} added")
+        sessions, records = output.counted(len(new), "session"), output.counted(events, "event")
+        output.text(f"{sessions} imported, {here} already here, {records} added")
     for problem in failed:
         output.note(f"holdfast: {problem['path']}: {problem['message']}")
     return 1 if failed else 0
 
 
-def _places(given: argparse.Namespace, reader: TranscriptReader, root: str) -> list[SessionRef]:
-    if given.names:
-        return [place for name in given.names for place in _named(reader, root, name)]
-    cwd = os.path.realpath(given.cwd) if given.cwd else None
+def _places(options: argparse.Namespace, reader: TranscriptReader, root: str) -> list[SessionRef]:
+    if options.names:
+        return [place for name in options.names for place in _named(reader, root, name)]
+    cwd = os.path.realpath(options.cwd) if options.cwd else None
     return sorted(reader.sessions(root, cwd), key=lambda place: place.updated_at or "")
 
 
 def _named(reader: TranscriptReader, root: str, name: str) -> list[SessionRef]:
-    """The one session that is meant; of a whole install, all."""
+    """The one session with that name; all sessions of an install."""
     if os.path.isdir(name):
-        return reader.find(root, name) or [native_args.one(reader, root, name)]
-    return [native_args.one(reader, root, name)]
+        return reader.find(root, name) or [native_args.find_one(reader, root, name)]
+    return [native_args.find_one(reader, root, name)]
 
 
-async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
+async def _hapi(options: argparse.Namespace) -> tuple[list[Json], list[Json]]:
     """All sessions of hapi installs, each as one of the agent that it was held with."""
     from holdfast.peers.hapi.database import database_path
     from holdfast.peers.hapi.importer import import_install
 
-    home, location = common.place(given)
+    home, location = common.home_and_location(options)
     adopted: list[Json] = []
     failed: list[Json] = []
-    with _alone(home):
+    with _import_lock(home):
         async with opened(home, location, os.environ) as context:
 
             def protocol(agent: str) -> str | None:
@@ -87,10 +87,10 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                 known = {found.name: found for found in context.registry.agents}
                 return agent not in known or known[agent].is_native_id(native_id)
 
-            for name in given.names or [given.store_path or os.environ.get("HAPI_HOME", "~/.hapi")]:
+            for name in options.names or [options.store_path or os.environ.get("HAPI_HOME", "~/.hapi")]:
                 path = database_path(name)
-                bar = Bar("importing", 0)
-                async for session, came in import_install(
+                bar = ProgressBar("importing", 0)
+                async for session, result in import_install(
                     context.store,
                     path,
                     host=context.node.id,
@@ -98,39 +98,39 @@ async def _hapi(given: argparse.Namespace) -> tuple[list[Json], list[Json]]:
                     is_native_id=is_native_id,
                 ):
                     bar.at(0, session)
-                    if isinstance(came, TranscriptImport):
-                        adopted.append({"native_id": session, **came._asdict()})
+                    if isinstance(result, TranscriptImport):
+                        adopted.append({"native_id": session, **result._asdict()})
                     else:
-                        failed.append({"native_id": session, "path": path, "message": str(came)})
+                        failed.append({"native_id": session, "path": path, "message": str(result)})
                 bar.end()
     return adopted, failed
 
 
-def _import(given: argparse.Namespace, places: list[SessionRef]) -> tuple[list[Json], list[Json]]:
-    home, location = common.place(given)
-    bar = Bar("importing", len(places))
+def _import(options: argparse.Namespace, places: list[SessionRef]) -> tuple[list[Json], list[Json]]:
+    home, location = common.home_and_location(options)
+    bar = ProgressBar("importing", len(places))
     bar.at(0)
     done: dict[int, list[Json]] = {}
     jobs = _jobs(places)
 
-    def tell(job: int, came: list[Json]) -> None:
-        done[job] = came
+    def on_result(job: int, result: list[Json]) -> None:
+        done[job] = result
         bar.at(sum(map(len, done.values())), jobs[job][-1].native_id)
 
-    async def adopt(given_out: Iterable[int], tell: process_pool.Tell) -> None:
-        reader, _ = native_args.reader_of(given)
+    async def adopt(numbers: Iterable[int], on_result: process_pool.OnResult) -> None:
+        reader, _ = native_args.reader_for(options)
         async with opened(home, location, os.environ) as context:
-            for job in given_out:
-                tell(job, await _adopt(context, reader, jobs[job]))
+            for job in numbers:
+                on_result(job, await _adopt(context, reader, jobs[job]))
 
-    def work(given_out: Iterable[int], tell: process_pool.Tell) -> None:
-        asyncio.run(adopt(given_out, tell))
+    def work(numbers: Iterable[int], on_result: process_pool.OnResult) -> None:
+        asyncio.run(adopt(numbers, on_result))
 
-    with _alone(home):
-        process_pool.share(_hands(places), len(jobs), work, tell)
+    with _import_lock(home):
+        process_pool.run_jobs(_worker_count(places), len(jobs), work, on_result)
     bar.end()
-    told = [one for job in sorted(done) for one in done[job]]
-    return [one for one in told if "message" not in one], [one for one in told if "message" in one]
+    results = [one for job in sorted(done) for one in done[job]]
+    return [one for one in results if "message" not in one], [one for one in results if "message" in one]
 
 
 def _jobs(places: list[SessionRef]) -> list[list[SessionRef]]:
@@ -146,15 +146,15 @@ def _jobs(places: list[SessionRef]) -> list[list[SessionRef]]:
     return jobs
 
 
-def _hands(places: list[SessionRef]) -> int:
+def _worker_count(places: list[SessionRef]) -> int:
     """How many processes are worth their start; a database of many sessions is copied for each of them."""
     # Two for each core: one that waits for the disk, or for its turn to write, leaves it to another.
-    return min(HANDS, 2 * (os.cpu_count() or 1), len({place.path for place in places}) // WORTH)
+    return min(MAX_WORKERS, 2 * (os.cpu_count() or 1), len({place.path for place in places}) // WORTH)
 
 
 @contextmanager
-def _alone(home: Home) -> Iterator[None]:
-    """Be the only import in this home; also what a killed one forked is waited for."""
+def _import_lock(home: Home) -> Iterator[None]:
+    """Be the only import in this home; waits also for workers of a killed import."""
     durable_io.make_folder(home.path)
     path = os.path.join(home.path, "import.lock")
     with durable_io.reported(path):
@@ -171,7 +171,7 @@ def _alone(home: Home) -> Iterator[None]:
 
 
 async def _adopt(context: Context, reader: TranscriptReader, places: list[SessionRef]) -> list[Json]:
-    """What came of each session, or why nothing did."""
+    """What result of each session, or why nothing did."""
 
     def protocol(place: SessionRef) -> str | None:
         return context.registry.get(place.agent).protocol_of(place.form)
@@ -180,14 +180,14 @@ async def _adopt(context: Context, reader: TranscriptReader, places: list[Sessio
         context.registry.get(place.agent).check_native_id(place.native_id)
 
     host = context.node.id
-    came = await import_sessions(
+    result = await import_sessions(
         context.store, reader, places, host=host, protocol=protocol, check_id=check_id
     )
-    return [_told(place, one) for place, one in zip(places, came, strict=True)]
+    return [_as_json(place, one) for place, one in zip(places, result, strict=True)]
 
 
-def _told(place: SessionRef, came: ImportOutcome) -> Json:
-    if isinstance(came, TranscriptImport):
-        return {"native_id": place.native_id, **came._asdict()}
-    message = came.message if isinstance(came, errors.HoldfastError) else str(came)
+def _as_json(place: SessionRef, result: ImportOutcome) -> Json:
+    if isinstance(result, TranscriptImport):
+        return {"native_id": place.native_id, **result._asdict()}
+    message = result.message if isinstance(result, errors.HoldfastError) else str(result)
     return {"native_id": place.native_id, "path": place.path, "message": message}

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Nothing but the shared options."""
-    return common.parser(name, "Make the home and its store, or bring them up to this version.")
+    return common.parser(name, "Create the home and its store, or upgrade them to this version.")
 
 
-def run(given: argparse.Namespace) -> int:
-    """Make what is not there; what is there is healed, and nothing is replaced."""
+def run(options: argparse.Namespace) -> int:
+    """Create what is missing and heal what is there; nothing is replaced."""
     import asyncio
 
-    home, location = common.place(given)
+    home, location = common.home_and_location(options)
     report = asyncio.run(_init(home, location))
-    if given.json:
+    if options.json:
         import msgspec
 
         output.json_line({"home": home.path, "report": msgspec.to_builtins(report)})
         return 0
     output.text(f"home   {home.path}")
-    output.text(f"store  {location.address.split('@')[-1]}, {output.many(report.sessions, 'session')}")
+    output.text(f"store  {location.address.split('@')[-1]}, {output.counted(report.sessions, 'session')}")
     for done in report.done:
         output.text(f"healed {done.subject}: {done.code}, {done.result}")
     for left in report.unhealed:

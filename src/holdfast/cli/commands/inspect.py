@@ -1,4 +1,4 @@
-"""`holdfast inspect`: whether an agent's own session is sound."""
+"""`holdfast inspect`: check whether an agent's own session is sound."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from holdfast.transcripts.inspect import inspect_session
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session of which agent."""
-    made = common.parser(name, "Is an agent's own session sound, and how far has it come?")
-    native_args.add_names(made, many=False)
-    return made
+    parser = common.parser(name, "Check whether an agent's own session is sound, and which turn is complete.")
+    native_args.add_arguments(parser, many=False)
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
-    """Print what was found; looking changes nothing."""
-    reader, root = native_args.reader_of(given)
-    home, _ = common.place(given)
-    found = inspect_session(reader, root, given.name, home)
-    if given.json:
+def run(options: argparse.Namespace) -> int:
+    """Print the result; nothing is changed."""
+    reader, root = native_args.reader_for(options)
+    home, _ = common.home_and_location(options)
+    found = inspect_session(reader, root, options.name, home)
+    if options.json:
         output.json_line(msgspec.to_builtins(found))
         return 0
     output.text(f"{found.native_id}  {'sound' if found.sound else 'NOT SOUND'}  {found.path or '(no file)'}")

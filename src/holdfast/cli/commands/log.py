@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from holdfast.cli import background, common, output
-from holdfast.cli.common import who
-from holdfast.cli.render import Teller
+from holdfast.cli.common import current_user
+from holdfast.cli.render import EventRenderer
 from holdfast.store import reads
 from holdfast.store.readonly import StoreWatcher, ask
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session, and from where."""
-    made = common.parser(name, "A session's events; with --json one a line.")
-    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
-    made.add_argument("-f", "--follow", action="store_true", help="wait for more; Ctrl-C ends it")
-    made.add_argument("--after", type=int, default=0, metavar="SEQ", help="only what follows this one")
-    return made
+    parser = common.parser(name, "Show a session's events; with --json, one per line.")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
+    parser.add_argument("-f", "--follow", action="store_true", help="wait for more events; Ctrl-C stops")
+    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this number")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the events, page by page."""
-    home, location = common.place(given)
-    session = ask(home, location, lambda sql: reads.resolve(sql, given.session))
-    after = given.after
-    teller = Teller()
-    attention = background.Attention(home, location, who())
-    if given.follow:
-        background.see_to_it(home, location, who())
+    home, location = common.home_and_location(options)
+    session = ask(home, location, lambda sql: reads.resolve(sql, options.session))
+    after = options.after
+    renderer = EventRenderer()
+    watchdog = background.WorkerWatchdog(home, location, current_user())
+    if options.follow:
+        background.ensure_worker(home, location, current_user())
 
     async def page(sql: Sql) -> list[Row]:
         return await reads.log(sql, session, after)
 
-    with StoreWatcher(home, location) as window:
+    with StoreWatcher(home, location) as watcher:
         while True:
-            rows = window.ask(page)
+            rows = watcher.ask(page)
             for row in rows:
-                if given.json:
+                if options.json:
                     output.json_text(reads.event_json(row))
                 else:
-                    output.text(teller.line(row))
+                    output.text(renderer.log_line(row))
                 after = row[0]
             if rows:
                 continue
-            if not given.follow:
+            if not options.follow:
                 return 0
             sys.stdout.flush()
-            attention.pay()
-            window.wait()
+            watchdog.check()
+            watcher.wait()

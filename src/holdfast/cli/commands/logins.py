@@ -1,4 +1,4 @@
-"""`holdfast logins`: which browsers are logged in to the page, and ending their logins."""
+"""`holdfast logins`: list the browsers that are logged in to the page, or revoke their logins."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from holdfast.hub.logins import Logins
 
 def parser(name: str) -> argparse.ArgumentParser:
     """What to do with which logins."""
-    made = common.parser(name, "List the logins of the page, or revoke some: their browsers are out at once.")
-    made.add_argument("action", nargs="?", choices=("revoke",), help="end logins instead of listing them")
-    made.add_argument("ids", nargs="*", metavar="ID", help="the logins to revoke")
-    made.add_argument("--all", action="store_true", help="revoke every login")
-    return made
+    parser = common.parser(
+        name, "List the logins to the page, or revoke some; their browsers are logged out at once."
+    )
+    parser.add_argument("action", nargs="?", choices=("revoke",), help="end logins instead of listing them")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="the logins to revoke")
+    parser.add_argument("--all", action="store_true", help="revoke every login")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """List or revoke; a hub that runs notices at once."""
-    home, _ = common.place(given)
+    home, _ = common.home_and_location(options)
     logins = Logins(home, _token(home))
-    if given.action is None:
-        if given.all:
+    if options.action is None:
+        if options.all:
             raise BadInput("--all goes with `revoke`", hint="holdfast logins revoke --all")
-        return _list(logins, given.json)
-    if bool(given.ids) == given.all:
+        return _list(logins, options.json)
+    if bool(options.ids) == options.all:
         raise BadInput("say which logins to revoke", hint="holdfast logins revoke ID…, or --all")
-    if given.all:
+    if options.all:
         count = logins.revoke_all()
     else:
-        for id in given.ids:
+        for id in options.ids:
             logins.revoke(id)
-        count = len(given.ids)
-    if given.json:
+        count = len(options.ids)
+    if options.json:
         output.json_line({"revoked": count})
     else:
-        output.text(f"revoked {output.many(count, 'login')}")
+        output.text(f"revoked {output.counted(count, 'login')}")
     return 0
 
 

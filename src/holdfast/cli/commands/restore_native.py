@@ -1,4 +1,4 @@
-"""`holdfast restore ID --native`: put transcripts back that their own tool deleted or cut."""
+"""`holdfast restore ID --native`: restore transcripts that their own tool deleted or truncated."""
 
 from __future__ import annotations
 
@@ -11,41 +11,43 @@ from holdfast import config, errors, timestamps
 from holdfast.agents.base import Agent
 from holdfast.agents.registry import AgentRegistry
 from holdfast.cli import common, output
-from holdfast.cli.open_store import changing
+from holdfast.cli.open_store import open_for_change
 from holdfast.home import Home
 from holdfast.model.token import Token
 from holdfast.transcripts.backups import BackupDifference, TranscriptBackup
 from holdfast.transcripts.reader import TranscriptReader
 
-WORTH = {"missing": "is gone", "shrunk": "was cut", "rewritten": "was rewritten"}
+WORTH = {"missing": "is missing", "shrunk": "was truncated", "rewritten": "was rewritten"}
 
 
-def restore(given: argparse.Namespace) -> int:
-    """Show what is missing or cut, then put our copies back; what they replace is kept."""
-    home, _ = common.place(given)
+def restore(options: argparse.Namespace) -> int:
+    """Show what is missing or truncated, then restore our copies; replaced versions are kept."""
+    home, _ = common.home_and_location(options)
     registry = AgentRegistry.from_config(config.load(home).get("agents", {}))
-    natives = [_native(home, registry, token) for token in asyncio.run(_tokens(given))]
+    natives = [_native(home, registry, token) for token in asyncio.run(_tokens(options))]
     if not any(native.exists() for native in natives):
         raise errors.NotFound("there is no copy of this transcript", hint=_why(natives))
     done: list[dict[str, Any]] = []
     for native in natives:
         for found in native.differences():
             if found.change in WORTH:
-                done.append(_put_back(given, native, found))
-    if given.json:
+                done.append(_put_back(options, native, found))
+    if options.json:
         output.json_line(done)
     elif not done:
-        output.text("nothing is missing or cut")
+        output.text("nothing is missing or truncated")
     return 0
 
 
-def _put_back(given: argparse.Namespace, native: TranscriptBackup, found: BackupDifference) -> dict[str, Any]:
+def _put_back(
+    options: argparse.Namespace, native: TranscriptBackup, found: BackupDifference
+) -> dict[str, Any]:
     went_on = found.rows == 0 and found.change == "rewritten"
-    if not given.json:
+    if not options.json:
         output.text(_shown(found))
-    kept = None if given.dry_run or went_on else native.restore(found, timestamps.now())
-    if kept and not given.json:
-        output.text(f"  put back; what lay there is {kept}")
+    kept = None if options.dry_run or went_on else native.restore(found, timestamps.now())
+    if kept and not options.json:
+        output.text(f"  restored; the replaced version is {kept}")
     told = {"path": found.path, "was": found.change, "copy": found.copy, "kept": kept}
     return told if found.rows is None else {**told, "rows": found.rows}
 
@@ -55,8 +57,10 @@ def _shown(found: BackupDifference) -> str:
         size = os.path.getsize(found.copy)
         return f"{found.path} {WORTH[found.change]}; the copy has {size:,} bytes"
     if found.change == "rewritten":
-        return f"this session went on otherwise in {found.path}, which is left alone; see {found.copy}"
-    return f"this session {WORTH[found.change]} in {found.path}; {found.rows:,} rows to put back"
+        return (
+            f"this session continued differently in {found.path}, which is left unchanged; see {found.copy}"
+        )
+    return f"this session {WORTH[found.change]} in {found.path}; {found.rows:,} rows to restore"
 
 
 def _native(home: Home, registry: AgentRegistry, token: Token) -> TranscriptBackup:
@@ -71,15 +75,15 @@ def _native(home: Home, registry: AgentRegistry, token: Token) -> TranscriptBack
 
 def _why(natives: list[TranscriptBackup]) -> str:
     told = [native.reader.not_backed_up for native in natives if native.reader.not_backed_up]
-    return told[0] if told else "one is made before each resume and after each task"
+    return told[0] if told else "Holdfast makes one before each resume and after each task"
 
 
-async def _tokens(given: argparse.Namespace) -> list[Token]:
-    home, location = common.place(given)
-    async with changing(home, location) as store:
-        found = await store.tokens(await store.resolve(given.session))
+async def _tokens(options: argparse.Namespace) -> list[Token]:
+    home, location = common.home_and_location(options)
+    async with open_for_change(home, location) as store:
+        found = await store.tokens(await store.resolve(options.session))
     if not found:
-        raise errors.NoToken("this session has no token, so there is no transcript to put back")
+        raise errors.NoToken("this session has no token, so there is no transcript to restore")
     return found
 
 
@@ -88,5 +92,5 @@ def _refuse_owned(agent: Agent, reader: TranscriptReader, native_id: str) -> Non
     for place in reader.find(root, native_id):
         if pids := reader.owners(root, place):
             raise errors.SessionRunning(
-                f"{agent.title} is running with this session (process {pids[0]})", hint="end it first"
+                f"{agent.title} is running with this session (process {pids[0]})", hint="stop it first"
             )

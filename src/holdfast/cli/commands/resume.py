@@ -1,4 +1,4 @@
-"""`holdfast resume`: go on with a session, if that is safe or somebody says so."""
+"""`holdfast resume`: continue a session, if that is safe or forced."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from holdfast.cli import send as sending
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session, how, and what to do there."""
-    made = common.parser(name, "Go on with a session; refused with the reasons where that is not safe.")
-    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
-    how = made.add_mutually_exclusive_group()
+    parser = common.parser(name, "Continue a session. If that is not safe, print the reasons and refuse.")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
+    how = parser.add_mutually_exclusive_group()
     for word, what in (
-        ("fork", "in a copy of its conversation, up to the last whole turn"),
-        ("fresh", "in a new conversation, told of this one"),
-        ("anyway", "whatever the verdict is; that it was overruled is recorded"),
+        ("fork", "continue in a copy of its conversation, up to the last complete turn"),
+        ("fresh", "start a new conversation with a brief of this one"),
+        ("anyway", "ignore the verdict; the override is recorded"),
     ):
         how.add_argument(f"--{word}", dest="how", action="store_const", const=word, help=what)
-    made.set_defaults(how="resume")
-    sending.add_options(made)
-    return made
+    parser.set_defaults(how="resume")
+    sending.add_options(parser)
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Queue it and follow it."""
-    return sending.send(given, session=given.session, how=given.how)
+    return sending.send(options, session=options.session, how=options.how)

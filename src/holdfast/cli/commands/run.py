@@ -1,4 +1,4 @@
-"""`holdfast run`: queue a prompt, see that somebody works, and follow it."""
+"""`holdfast run`: queue a prompt, make sure that a worker runs, and follow the task."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast import errors
 from holdfast.cli import background, common, output
 from holdfast.cli import send as sending
-from holdfast.cli.common import who
-from holdfast.cli.render import Teller
+from holdfast.cli.common import current_user
+from holdfast.cli.render import EventRenderer
 from holdfast.store import reads
 from holdfast.store.readonly import StoreWatcher
 
@@ -31,33 +31,39 @@ ENDED: dict[str, type[errors.HoldfastError]] = {
 
 def parser(name: str) -> argparse.ArgumentParser:
     """What to run, where and how."""
-    made = common.parser(name, "Run a prompt. Ctrl-C detaches, twice cancels; the agent outlives both.")
-    made.add_argument("-a", "--agent", help="claude, codex, gemini, … (`holdfast agents`)")
-    made.add_argument("--session", metavar="ID", help="go on in this session; refused where that is not safe")
-    made.add_argument("--key", help="your name for the thread; gone on with where safe, else begun anew")
-    made.add_argument("--fork", action="store_true", help="rather a copy than begun anew, where both will do")
-    made.add_argument("--cwd", metavar="DIR", help="where (here)")
-    made.add_argument("--worktree", action="store_true", help="in a git worktree and branch of its own")
-    sending.add_options(made)
-    return made
+    parser = common.parser(
+        name, "Run a prompt and follow it. Ctrl-C detaches, a second Ctrl-C cancels the task."
+    )
+    parser.add_argument("-a", "--agent", help="claude, codex, gemini, … (`holdfast agents`)")
+    parser.add_argument("--session", metavar="ID", help="continue this session; refused if that is not safe")
+    parser.add_argument("--key", help="your name for the thread; continued if safe, else started fresh")
+    parser.add_argument(
+        "--fork", action="store_true", help="prefer a copy to a fresh start, if both are possible"
+    )
+    parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the current one)")
+    parser.add_argument("--worktree", action="store_true", help="work in a separate git worktree and branch")
+    sending.add_options(parser)
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Queue it and follow it to its end; the exit status tells how it ended."""
-    common.check_utf8("the folder", os.path.abspath(given.cwd) if given.cwd else sending.here() or "")
+    common.check_utf8(
+        "the folder", os.path.abspath(options.cwd) if options.cwd else sending.current_folder() or ""
+    )
     return sending.send(
-        given,
-        agent=given.agent,
-        session=given.session,
-        key=given.key,
-        fork=given.fork,
-        cwd=os.path.abspath(given.cwd) if given.cwd else None,
-        worktree=given.worktree,
+        options,
+        agent=options.agent,
+        session=options.session,
+        key=options.key,
+        fork=options.fork,
+        cwd=os.path.abspath(options.cwd) if options.cwd else None,
+        worktree=options.worktree,
     )
 
 
 def follow(home: Home, location: Location, session: str, task: str, as_json: bool) -> int:
-    """Print what a task does until it has ended; Ctrl-C leaves it running."""
+    """Print the events of a task until it ends; Ctrl-C leaves it running."""
     if not as_json:
         output.note(f"task {task} of session {session}")
     try:
@@ -72,32 +78,32 @@ def follow(home: Home, location: Location, session: str, task: str, as_json: boo
     stderr = str(outcome.get("stderr") or "").strip()
     if stderr and not as_json:
         output.note("\n".join(f"  {line}" for line in stderr.splitlines()[-20:]))
-    hint = outcome.get("hint") or f"`holdfast log {session}` shows all of it"
+    hint = outcome.get("hint") or f"`holdfast log {session}` shows all events"
     raise ENDED[ended["status"]](
         f"task {task} {ended['status']}: {ended['reason']}", hint=hint, task=task, session=session
     )
 
 
 def _follow(home: Home, location: Location, session: str, task: str, as_json: bool) -> dict[str, Any]:
-    teller = Teller()
-    attention = background.Attention(home, location, who())
+    renderer = EventRenderer()
+    watchdog = background.WorkerWatchdog(home, location, current_user())
     after = 0
 
     async def page(sql: Sql) -> tuple[list[Row], dict[str, Any], str]:
         state = (await reads.session_row(sql, session))["state"]
         return await reads.log(sql, session, after), await reads.task(sql, task), state
 
-    with StoreWatcher(home, location) as window:
+    with StoreWatcher(home, location) as watcher:
         while True:
-            rows, now, state = window.ask(page)
+            rows, now, state = watcher.ask(page)
             for row in rows:
                 after = row[0]
                 if row[3] != task:
                     continue
                 if as_json:
                     output.json_text(reads.event_json(row))
-                elif (shown := teller.told(row)) is not None:
-                    output.prepared(shown)
+                elif (shown := renderer.followed(row)) is not None:
+                    output.styled(shown)
             sys.stdout.flush()
             if not rows and now["status"] in ("succeeded", *ENDED):
                 return now
@@ -106,20 +112,19 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
                     raise errors.IllegalChange(
                         f"session {session} is {state}; its prompt waits there", task=task
                     )
-                attention.pay()
-                window.wait()
+                watchdog.check()
+                watcher.wait()
 
 
 def _detach(home: Home, location: Location, session: str, task: str) -> int:
     output.note(
-        f"\ndetached; the task goes on. `holdfast log -f {session}` comes back to it, "
-        f"Ctrl-C once more cancels it"
+        f"\ndetached; the task continues. `holdfast log -f {session}` follows it, Ctrl-C again cancels it"
     )
     try:
         time.sleep(AGAIN_S)
     except KeyboardInterrupt:
         from holdfast.cli.commands.cancel import cancel
 
-        cancel(home, location, task, who())
-        output.note(f"task {task} was asked to stop")
+        cancel(home, location, task, current_user())
+        output.note(f"task {task} is stopping")
     return 130

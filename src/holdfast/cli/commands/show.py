@@ -21,17 +21,17 @@ FIELDS = ("id", "title", "agent", "key", "state", "cwd", "host", "created_at", "
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session."""
-    made = common.parser(name, "All about one session but its events.")
-    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
-    return made
+    parser = common.parser(name, "Show one session: header, tokens, tasks and verdict.")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print header, tokens and tasks."""
-    home, location = common.place(given)
+    home, location = common.home_and_location(options)
 
     async def question(sql: Sql) -> dict[str, Any]:
-        session = await reads.resolve(sql, given.session)
+        session = await reads.resolve(sql, options.session)
         return {
             "session": await reads.session(sql, session),
             "tokens": await reads.tokens(sql, session),
@@ -39,7 +39,7 @@ def run(given: argparse.Namespace) -> int:
         }
 
     found = ask(home, location, question)
-    if given.json:
+    if options.json:
         output.json_line(found)
     else:
         _print(found["session"], found["tokens"], found["tasks"])
@@ -48,7 +48,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _print_verdict(home: Home, location: Location, session: dict[str, Any]) -> None:
-    """Whether a next prompt would go on with it; only for people, for it takes a look around."""
+    """Whether the next prompt would resume it; only for people, because it is slow."""
     if session["state"] == "deleted" or not session["tasks"]:
         return
     import asyncio
@@ -71,7 +71,7 @@ def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None
     if session["worktree"]:
         lines.append(("worktree", f"{session['worktree']['path']} ({session['worktree']['branch']})"))
     if session["link"]:
-        lines.append(("goes on from", f"{session['link']['session']} ({session['link']['relation']})"))
+        lines.append(("continues", f"{session['link']['session']} ({session['link']['relation']})"))
     if session["metadata_problem"]:
         lines.append(("metadata", f"CANNOT BE READ: {session['metadata_problem']}"))
     elif session["metadata"]:
@@ -92,4 +92,4 @@ def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None
         shown = f"{task['id']} {task['status']}, prompt {task['delivery']}: {task['prompt']}"
         output.text(f"{'task':<13} {output.plain(shown)[:200]}")
         if task["waiting_for"]:
-            output.text(f"{'waits':<13} {output.plain(render.waits(task))}")
+            output.text(f"{'waits':<13} {output.plain(render.waiting_text(task))}")

@@ -26,42 +26,44 @@ STATUSES = (
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which tasks."""
-    made = common.parser(name, "Tasks, the latest first.")
-    made.add_argument("--session", metavar="ID", default="", help="only this session's")
-    made.add_argument("--status", choices=STATUSES, default="", help="only those")
-    made.add_argument("-n", "--limit", type=int, default=50, help="how many (50)")
-    made.add_argument(
+    parser = common.parser(name, "List tasks, the latest first.")
+    parser.add_argument("--session", metavar="ID", default="", help="only tasks of this session")
+    parser.add_argument("--status", choices=STATUSES, default="", help="only tasks with this status")
+    parser.add_argument("-n", "--limit", type=int, default=50, help="how many (default: 50)")
+    parser.add_argument(
         "--settle",
         action="store_true",
-        help="first see that somebody drives what runs, and settle what is gone",
+        help="first start a worker that finishes tasks whose process is gone",
     )
-    return made
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the list."""
-    home, location = common.place(given)
-    if given.settle:
+    home, location = common.home_and_location(options)
+    if options.settle:
         from holdfast.cli import background
-        from holdfast.cli.common import who
+        from holdfast.cli.common import current_user
 
-        background.start(home, location, None, who())
+        background.start(home, location, None, current_user())
 
     async def question(sql: Sql) -> list[dict[str, Any]]:
-        session = await reads.resolve(sql, given.session) if given.session else ""
-        tasks = await reads.latest_tasks(sql, session=session, status=given.status, limit=max(1, given.limit))
+        session = await reads.resolve(sql, options.session) if options.session else ""
+        tasks = await reads.latest_tasks(
+            sql, session=session, status=options.status, limit=max(1, options.limit)
+        )
         asked = await reads.asked(sql)
         return [{**t, "asks": [a["body"] for a in asked if a["task"] == t["id"]]} for t in tasks]
 
     found = ask(home, location, question)
-    if given.json:
+    if options.json:
         output.json_line(found)
         return 0
     if not found:
         output.text("no tasks")
         return 0
     output.table(
-        ("TASK", "SESSION", "STATUS", "PROMPT IS", "WHEN", "WHY", "PROMPT"),
+        ("TASK", "SESSION", "STATUS", "DELIVERY", "WHEN", "WHY", "PROMPT"),
         [
             (
                 t["id"],
@@ -77,7 +79,7 @@ def run(given: argparse.Namespace) -> int:
     )
     for t in found:
         if t["waiting_for"]:
-            output.text(f"{t['id']} waits: {output.plain(render.waits(t))}")
+            output.text(f"{t['id']} waits: {output.plain(render.waiting_text(t))}")
     if asking := [t["id"] for t in found if t["asks"]]:
         output.text(f"{len(asking)} wait for your answer: holdfast answer TASK allow|deny")
     return 0
@@ -85,5 +87,5 @@ def run(given: argparse.Namespace) -> int:
 
 def _why(task: dict[str, Any]) -> str:
     if task["asks"]:
-        return "asks: " + ", ".join(render.call(body) for body in task["asks"])
+        return "waiting for permission: " + ", ".join(render.call_text(body) for body in task["asks"])
     return task["reason"] or "-"

@@ -1,4 +1,4 @@
-"""`holdfast trust`: somebody has looked, and found a session sound whose last task did not end well."""
+"""`holdfast trust`: mark a session as sound after its last task failed or was cancelled."""
 
 from __future__ import annotations
 
@@ -7,39 +7,40 @@ import asyncio
 from typing import Any
 
 from holdfast.cli import common, output, send
-from holdfast.cli.common import who
-from holdfast.cli.open_store import changing
+from holdfast.cli.common import current_user
+from holdfast.cli.open_store import open_for_change
 
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session, and why."""
-    made = common.parser(name, "Trust a session again whose last task was cancelled or failed.")
-    made.add_argument("session", metavar="ID", help="an id, its beginning, or a key")
-    made.add_argument("--reason", default="by hand", help="kept with it")
-    return made
+    parser = common.parser(name, "Mark a session as sound after its last task failed or was cancelled.")
+    parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
+    parser.add_argument("--reason", default="by hand", help="the reason to record")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Record it; the verdict then no longer counts how the last task ended."""
-    told = send.handed(
-        *common.place(given),
-        lambda hub: hub.trust(given.session, given.reason),
-        lambda: asyncio.run(_trust(given)),
+    trusted = send.via_hub(
+        *common.home_and_location(options),
+        lambda hub: hub.trust(options.session, options.reason),
+        lambda: asyncio.run(_trust(options)),
     )
-    if given.json:
-        output.json_line(told)
+    if options.json:
+        output.json_line(trusted)
     else:
         output.text(
-            f"{told['session']} is trusted after {told['task']}; see `holdfast verdict` for what else counts"
+            f"{trusted['session']} is trusted after {trusted['task']}; "
+            "`holdfast verdict` shows the remaining reasons"
         )
     return 0
 
 
-async def _trust(given: argparse.Namespace) -> dict[str, Any]:
+async def _trust(options: argparse.Namespace) -> dict[str, Any]:
     from holdfast.runner.sessions import trust
 
-    home, location = common.place(given)
-    async with changing(home, location) as store:
-        session = await store.resolve(given.session)
-        last = await trust(store, session, who(), given.reason)
-        return {"session": session, "task": last.id, "by": who(), "reason": given.reason}
+    home, location = common.home_and_location(options)
+    async with open_for_change(home, location) as store:
+        session = await store.resolve(options.session)
+        last = await trust(store, session, current_user(), options.reason)
+        return {"session": session, "task": last.id, "by": current_user(), "reason": options.reason}

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from holdfast.cli import common, output
-from holdfast.cli.common import who
+from holdfast.cli.common import current_user
 from holdfast.errors import HoldfastError, StoreBusy
 
 if TYPE_CHECKING:
@@ -20,39 +20,41 @@ if TYPE_CHECKING:
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Where to listen."""
-    made = common.parser(name, "Run the hub: its API, its page and its worker; prints the address.")
-    made.add_argument("--host", metavar="H", help="the address to listen on (127.0.0.1)")
-    made.add_argument("--port", metavar="P", type=int, help="8420, or a free one where that is taken; 0: any")
-    return made
+    parser = common.parser(name, "Run the hub: its API, its page and its worker. Prints the address.")
+    parser.add_argument("--host", metavar="H", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--port", metavar="P", type=int, help="the port (default: 8420, or a free one if it is taken; 0: any)"
+    )
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
-    """Until SIGTERM or SIGINT; the agents go on."""
+def run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; the agents keep running."""
     import asyncio
 
     import msgspec
     import uvloop
 
     from holdfast import config, settings
-    from holdfast.client.discovery import door as door_of
+    from holdfast.client.discovery import find_hub as door_of
     from holdfast.forges import settings as forges
     from holdfast.hub.lifecycle import live
 
-    home, location = common.place(given)
+    home, location = common.home_and_location(options)
     written = config.load(home)
     forges.read_forges(written)  # refuses what is wrong before anything is begun
     chosen = settings.settings_read(written)
-    if given.host is not None:
-        chosen = msgspec.structs.replace(chosen, host=given.host)
-    if given.port is not None:
-        settings.check_port(given.port)
-        chosen = msgspec.structs.replace(chosen, port=given.port)
+    if options.host is not None:
+        chosen = msgspec.structs.replace(chosen, host=options.host)
+    if options.port is not None:
+        settings.check_port(options.port)
+        chosen = msgspec.structs.replace(chosen, port=options.port)
 
     looking: list[asyncio.Task[None]] = []
 
     def tell(door: HttpServer, hub: HubState) -> None:
-        _tell(given, chosen.host, door, hub)
-        if not given.json:
+        _tell(options, chosen.host, door, hub)
+        if not options.json:
             looking.append(asyncio.create_task(_tell_adoptable(door)))
 
     _log_to_stderr()
@@ -66,12 +68,12 @@ def run(given: argparse.Namespace) -> int:
                 busy.hint = f"it is at {there.url}/?token={there.token}"
             raise
         runner = held.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-        runner.run(live(home, location, dict(os.environ), who(), chosen, tell))
+        runner.run(live(home, location, dict(os.environ), current_user(), chosen, tell))
     return 0
 
 
 class _CleanFormatter(logging.Formatter):
-    """The log may be a terminal, and what it tells may hold anything."""
+    """The log may go to a terminal, and messages may hold control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record, its traceback included."""
@@ -91,26 +93,26 @@ async def _tell_adoptable(door: HttpServer) -> None:
     except HoldfastError:  # the hub ends just now, or its store is away
         return
     for one in found:
-        what = output.many(one.sessions, "session")
-        told = f"{what} not here yet; `holdfast import {one.agent}` or the page adopts them"
+        what = output.counted(one.sessions, "session")
+        told = f"{what} not imported yet; import them with `holdfast import {one.agent}` or on the page"
         output.note(f"holdfast: {one.agent}: {told}")
 
 
-def _tell(given: argparse.Namespace, host: str, door: HttpServer, hub: HubState) -> None:
+def _tell(options: argparse.Namespace, host: str, door: HttpServer, hub: HubState) -> None:
     """Say where it is, and which tasks have ended; what was healed is in the log, on the same stderr."""
     from holdfast.hub import auth
 
     healed = hub.healed
-    if given.json:
+    if options.json:
         output.json_line({"url": door.url, "token": door.token, "pid": os.getpid()})
         sys.stdout.flush()
         return
     if healed is not None:
         for one in healed.settled:
-            output.note(output.settled(one.task, one.session, one.status, one.reason))
+            output.note(output.finished_line(one.task, one.session, one.status, one.reason))
     if not auth.is_loopback(host):
-        output.note(f"holdfast: others can reach {host}; they need the token in this address")
+        output.note(f"holdfast: other machines can reach {host}; they need the token in this address")
     output.text(f"{door.url}/?token={door.token}")
     sys.stdout.flush()
     if sys.stderr.isatty():
-        output.note("holdfast: open that in a browser; Ctrl-C ends the hub, the agents go on")
+        output.note("holdfast: open this address in a browser; Ctrl-C stops the hub, the agents keep running")

@@ -1,4 +1,4 @@
-"""`holdfast verdict`: may this session be gone on with, and why."""
+"""`holdfast verdict`: show whether a session is safe to resume, and why."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from holdfast.resume.verdict import Verdict, judge
 from holdfast.store import reads, rows
 from holdfast.store.location import Location
 from holdfast.store.readonly import ask
+from holdfast.store.rows import as_event
 from holdfast.store.sql import Sql
-from holdfast.store.store import as_event
 
 T = TypeVar("T")
 
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which session."""
-    made = common.parser(name, "May this session be gone on with? Looks, and changes nothing.")
-    made.add_argument("session", metavar="ID_OR_KEY", help="an id, its beginning, or a key")
-    made.add_argument("--fork", action="store_true", help="prefer a copy to a new conversation")
-    return made
+    parser = common.parser(name, "Show whether a session is safe to resume, and why. Changes nothing.")
+    parser.add_argument("session", metavar="ID_OR_KEY", help="an id, a unique prefix of it, or a key")
+    parser.add_argument("--fork", action="store_true", help="prefer a copy to a fresh start")
+    return parser
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the verdict and its reasons."""
-    home, location = common.place(given)
-    found = asyncio.run(verdict(home, location, given.session, fork=given.fork, whole=True))
-    if given.json:
+    home, location = common.home_and_location(options)
+    found = asyncio.run(verdict(home, location, options.session, fork=options.fork, whole=True))
+    if options.json:
         output.json_line(msgspec.to_builtins(found))
         return 0
     output.text(f"{found.action}  session {found.session}, token {found.token or 'none'}")
@@ -55,8 +55,8 @@ def run(given: argparse.Namespace) -> int:
 async def verdict(
     home: Home, location: Location, name: str, *, fork: bool = False, whole: bool = False
 ) -> Verdict:
-    """The verdict on a session; `whole`: with the agent's version, which is dear to ask for."""
-    reading = Reading(home, location)
+    """The verdict on a session; `whole`: with the agent's version, which is slow to read."""
+    reading = ReadOnlyStore(home, location)
     session = await reading.answer(lambda sql: reads.resolve(sql, name))
     written = config.load(home)
     agent = AgentRegistry.from_config(written.get("agents", {})).get((await reading.session(session)).agent)
@@ -72,7 +72,7 @@ async def verdict(
     return judge(facts, fork=fork)
 
 
-class Reading:
+class ReadOnlyStore:
     """A store that is only read, for facts."""
 
     def __init__(self, home: Home, location: Location):

@@ -72,7 +72,7 @@ async def apply_plan(hub: TheHub, data: JSONBody[ApplyRequest]) -> ASGIResponse:
             hint="stop the hub; `holdfast up` repairs it on start",
         )
     plan = own_home.HomePlan(data.fingerprint, report.findings)
-    receipt = await own_home.apply_in_hub(hub.context.store, hub.home, hub.location, plan)  # type: ignore[arg-type]
+    receipt = await own_home.apply_in_hub(hub.context.store, hub.home, hub.location, plan)
     return json(receipt.report())
 
 

@@ -12,7 +12,8 @@ from holdfast.hub.streaming.frames import BEAT, SseFrame
 from holdfast.model.event import Event
 from holdfast.runner.context import ReadPartial
 from holdfast.runner.recorder import PASSING
-from holdfast.store.types import ChangeFeedPage, Store
+from holdfast.store.store import Store
+from holdfast.store.types import ChangeFeedPage
 
 FRAMES = 4096  # that may wait
 BYTES = 8 * 1024 * 1024  # of them

@@ -16,7 +16,7 @@ from holdfast.peers.hapi.database import HapiDatabase, HapiMessageRow, HapiSessi
 from holdfast.peers.hapi.flavors import FLAVORS, PROTOCOL
 from holdfast.peers.hapi.metadata import HapiMetadata
 from holdfast.resume.log_evidence import ENDED_ELSEWHERE
-from holdfast.store.types import Store
+from holdfast.store.store import Store
 from holdfast.transcripts.dedupe import REPLAY_MARKER
 from holdfast.transcripts.importer import ImportOutcome, TranscriptImport, append_replayed, load_known_events
 

@@ -20,7 +20,7 @@ from holdfast.store.mirror import writer
 from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.mirror.writer import MirrorJob, MirrorWriter, put_seals
 from holdfast.store.sql import Row, Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 LAG_S = writer.LAG_S
 LOOK_S = 5.0  # how often to look for what other hubs wrote, if nothing is heard of them
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 class PostgresMirrorThread:
     """Follows the log from a place on."""
 
-    def __init__(self, store: BaseStore, files: MirrorFiles, place: int, node: Node):
+    def __init__(self, store: Store, files: MirrorFiles, place: int, node: Node):
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._hosts = sorted(node.names)

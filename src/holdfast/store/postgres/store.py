@@ -37,7 +37,7 @@ from holdfast.store.postgres.mirror_thread import PostgresMirrorThread
 from holdfast.store.postgres.sql import PostgresSql
 from holdfast.store.postgres.writer import PostgresWriter
 from holdfast.store.sql import Sql
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 LOOK_S = 5.0  # how long to hear nothing before looking anyway
 
@@ -143,8 +143,8 @@ READERS = 8  # connections for reading, at the most
 CLOSING_S = 1.0  # how long a lost server is waited for by a store that is closing
 
 
-class PostgresStore(BaseStore):
-    """See `store/contract.py`; reads on pooled connections, writes through the one writer task."""
+class PostgresStore(Store):
+    """A store in PostgreSQL: reads use pooled connections, writes go through one writer task."""
 
     def __init__(
         self,

@@ -127,6 +127,15 @@ def meaning(problem: apsw.Error | UnicodeDecodeError, path: str) -> errors.Holdf
     return ours
 
 
+SCARCE = "this process or machine may have too many files open; it is tried again"
+
+
+def _may_be_opened(path: str) -> bool:
+    """Whether nothing is wrong with the files themselves: SQLite does not say that it lacked a descriptor."""
+    beside = [path + end for end in ("-wal", "-shm") if os.path.lexists(path + end)]
+    return all(os.path.isfile(one) and os.access(one, os.R_OK | os.W_OK) for one in (path, *beside))
+
+
 def _meaning(problem: apsw.Error | UnicodeDecodeError, path: str) -> errors.HoldfastError:
     what = f"{path}: {problem}"
     if isinstance(problem, UnicodeDecodeError):  # SQLite hands out whatever a damaged page holds
@@ -142,6 +151,8 @@ def _meaning(problem: apsw.Error | UnicodeDecodeError, path: str) -> errors.Hold
     if isinstance(problem, apsw.CantOpenError):
         if os.path.exists(path) and not os.access(os.path.dirname(path) or ".", os.W_OK):
             return errors.StoreReadOnly(f"the database cannot be written: {what}")
+        if _may_be_opened(path):
+            return errors.StoreBusy(f"the database cannot be opened just now: {what}", hint=SCARCE)
         return errors.StoreUnreadable(f"the database cannot be opened: {what}")
     if isinstance(problem, apsw.IOError):
         return errors.DiskFull(

@@ -24,7 +24,7 @@ from holdfast.store.sqlite.connection import open_reader, open_writer, translate
 from holdfast.store.sqlite.mirror_thread import SqliteMirrorThread
 from holdfast.store.sqlite.read_transaction import read
 from holdfast.store.sqlite.writer import SqliteWriter
-from holdfast.store.store import BaseStore
+from holdfast.store.store import Store
 
 T = TypeVar("T")
 Shaped = TypeVar("Shaped")
@@ -36,8 +36,8 @@ LOOK_S, SOON_S = 0.05, 0.005
 QUIET = 20.0  # the longer nothing was, the seldomer: at once again after a twentieth of that time
 
 
-class SqliteStore(BaseStore):
-    """See `store/contract.py`; short reads run on the spot, long ones in threads, writes in one."""
+class SqliteStore(Store):
+    """A store in SQLite: short reads run in the caller, long reads in threads, writes in one thread."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class SqliteStore(BaseStore):
         )
 
     async def mark(self) -> object | None:
-        """See the contract."""
+        """A value that changes with every commit, of this process or another."""
         with translated(self._path):
             return id(self), self._reader().execute("pragma data_version").fetchone()
 

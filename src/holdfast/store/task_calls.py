@@ -1,0 +1,226 @@
+"""The calls of a `Store` that read, queue, claim and finish tasks."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from holdfast import errors, ids, timestamps
+from holdfast.model import changes as c
+from holdfast.model.commit import Commit
+from holdfast.model.event import Event
+from holdfast.model.json_codec import encode
+from holdfast.model.task import Delivery, OpenTask, Owner, QueueEntry, Status, Task
+from holdfast.store import reads, writes
+from holdfast.store import rows as tables
+from holdfast.store.backend import Backend, OperationResult
+from holdfast.store.sql import Sql
+from holdfast.store.types import (
+    Dispatch,
+)
+
+
+class TaskCalls(Backend):
+    """The queue of prompts, and who owns the tasks that run."""
+
+    async def enqueue(
+        self,
+        session: str,
+        prompt: str,
+        *,
+        options: dict[str, Any] | None = None,
+        retry_of: str | None = None,
+    ) -> Task:
+        """Queue a prompt; with `retry_of`, at most one retry of that task is ever made."""
+        task = ids.new(ids.TASK)
+        change = c.QueueTask(prompt=prompt, options=options or {}, retry_of=retry_of)
+        written = await self._write(Commit(session, [change], task=task))
+        return written.view.tasks[task]
+
+    async def resolve_task(self, name: str) -> str:
+        """The id of the task that `name` is, or is the unique beginning of."""
+        return await self.query(lambda sql: reads.resolve_task(sql, name))
+
+    async def task(self, task: str) -> Task:
+        """One task."""
+        return tables.as_task(await self.query(lambda sql: reads.task(sql, task)))
+
+    async def tasks(self, *, session: str = "", status: str = "", limit: int = reads.ALL) -> list[Task]:
+        """All tasks in the order they were queued; the number has no bound, so no decision asks for it."""
+        return await self.query_long(
+            lambda sql: reads.tasks(sql, session=session, status=status, limit=limit), _as_tasks
+        )
+
+    async def open_tasks(self, session: str) -> list[OpenTask]:
+        """The tasks of a session that have not ended, in the order they were queued."""
+        rows = await self.query(lambda sql: reads.open_tasks(sql, session))
+        return [msgspec.convert(row, OpenTask) for row in rows]
+
+    async def first_task(self, session: str) -> Task | None:
+        """The task of a session that was queued first."""
+        view = await self.query(lambda sql: reads.first_task(sql, session))
+        return None if view is None else tables.as_task(view)
+
+    async def started_tasks(self, session: str, *, but: str = "", limit: int = 1) -> list[Task]:
+        """The last tasks of a session that reached the agent, or may have; the latest first, without `but`.
+
+        A task that was only queued, or whose launch failed, has changed nothing and is not among them.
+        """
+        views = await self.query(lambda sql: reads.started_tasks(sql, session, but=but, limit=limit))
+        return [tables.as_task(view) for view in views]
+
+    async def first_started_task(self, session: str) -> Task | None:
+        """The first task of a session that reached the agent, or may have."""
+        view = await self.query(lambda sql: reads.first_started_task(sql, session))
+        return None if view is None else tables.as_task(view)
+
+    async def started_count(self, session: str) -> int:
+        """How many tasks of a session reached the agent, or may have."""
+        return await self.query(lambda sql: reads.started_count(sql, session))
+
+    async def has_unsuccessful(self, session: str) -> bool:
+        """Whether any task of a session was interrupted, cancelled or failed."""
+        return await self.query(lambda sql: reads.has_unsuccessful(sql, session))
+
+    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
+        """The interrupted tasks that can still be run again, of one key or of all, in the order queued.
+
+        Each is the last task that was started in a live session, and has no retry yet.
+        """
+        views = await self.query(lambda sql: reads.redispatchable_tasks(sql, key))
+        return [tables.as_task(view) for view in views]
+
+    async def key_has_tasks(self, key: str) -> bool:
+        """Whether any session of a key, live or not, has a task."""
+        return await self.query(lambda sql: reads.key_has_tasks(sql, key))
+
+    async def delivered_tasks(self, key: str, delivery: str) -> list[Task]:
+        """The tasks of a key's sessions whose source names that delivery of a forge."""
+        text = f'"delivery":{encode(delivery).decode()}'
+        views = await self.query(lambda sql: reads.tasks_with_option(sql, key, text))
+        found = [tables.as_task(view) for view in views]
+        return [task for task in found if _delivery(task) == delivery]
+
+    async def turns(self) -> list[QueueEntry]:
+        """Tasks that run, and queued ones of live sessions, in the order they were queued."""
+        return await self.query_long(reads.turns, lambda rows: msgspec.convert(rows, list[QueueEntry]))
+
+    async def unrecorded(self, host: str, code: str) -> list[str]:
+        """Live sessions there whose token an unrecorded run has brought, but those told of with `code`."""
+        return await self.query_long(lambda sql: reads.unrecorded(sql, host, code), list)
+
+    async def latest_tasks(
+        self, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
+    ) -> list[Task]:
+        """Tasks of a session, or of all sessions in a folder, the one queued last first.
+
+        `day`: that they ended on (UTC, as 2026-01-31), or were queued on where they have not ended.
+        """
+        return await self.query_long(
+            lambda sql: reads.latest_tasks(
+                sql, session=session, status=status, cwd=cwd, day=day, limit=limit
+            ),
+            lambda views: [tables.listed_task(view) for view in views],
+        )
+
+    async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
+        """The records of some kinds that are one task's, in order."""
+        return await self.query_long(lambda sql: reads.task_log(sql, task, kinds), tables.as_events)
+
+    async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:
+        """Become the one owner of a task that is still in that generation.
+
+        SessionRunning if another task drives the same session or native conversation; prompts of an
+        archived session wait until it is taken out. Taking over
+        an active task is allowed: that its owner is dead is the caller's to know.
+        """
+
+        async def operation(sql: Sql) -> OperationResult:
+            until = timestamps.stamp(time.time() + lease_s)
+            claimed = await writes.claim(sql, task, generation, owner, until, self._rules)
+            return OperationResult(claimed, claimed.session)
+
+        claimed: Task = await self.transact(operation)
+        return claimed
+
+    async def claim_next(
+        self,
+        owner: Owner,
+        lease_s: float,
+        *,
+        agents: frozenset[str] | None = None,
+        any_host: bool = False,
+    ) -> Task | None:
+        """Claim the first queued task that may run now for this owner's host and agents."""
+
+        async def operation(sql: Sql) -> OperationResult:
+            until = timestamps.stamp(time.time() + lease_s)
+            found = await writes.claim_next(sql, owner, until, agents, any_host, self._rules)
+            return OperationResult(found, found.session) if found else OperationResult(None)
+
+        claimed: Task | None = await self.transact(operation)
+        return claimed
+
+    async def renew(self, task: str, generation: int, lease_s: float) -> None:
+        """Lengthen the lease; StaleGeneration if another owner has the task. Not a record."""
+
+        async def operation(sql: Sql) -> OperationResult:
+            until = timestamps.stamp(time.time() + lease_s)
+            sql.forget()
+            if not ids.is_id(task, ids.TASK) or not await sql.run(
+                "put_lease", id=task, generation=generation, lease_until=until
+            ):
+                raise errors.StaleGeneration(f"task {task} is not in generation {generation} any more")
+            return OperationResult(None)
+
+        await self.transact(operation)
+
+    async def set_status(
+        self,
+        task: str,
+        status: Status,
+        *,
+        generation: int | None = None,
+        reason: str | None = None,
+        outcome: dict[str, Any] | None = None,
+    ) -> Task:
+        """Move a task on; an active one only by its owner's generation."""
+        change = c.SetStatus(status=status, reason=reason, outcome=outcome)
+        return await self._change_task(task, change, generation)
+
+    async def deliver(self, task: str, delivery: Delivery, generation: int) -> Task:
+        """Note how far the prompt has come to the agent."""
+        return await self._change_task(task, c.Deliver(delivery=delivery), generation)
+
+    async def _change_task(self, task: str, change: c.Change, generation: int | None) -> Task:
+        session = (await self.task(task)).session
+        commit = Commit(session, [change], task=task, generation=generation)
+        return (await self._write(commit)).view.tasks[task]
+
+    async def dispatch(self, dispatch: Dispatch) -> Task:
+        """Queue a prompt where a judgement has found that it belongs, all or nothing.
+
+        SessionRunning, with the task, while one runs or waits there; PlanChanged if the log has grown
+        since it was judged. A session that is replaced is archived and its waiting prompts go with the key.
+        With `unarchive_by` an archived session is brought back for it, and takes its key back from the
+        session that it replaces, where nothing may run or wait.
+        """
+
+        async def operation(sql: Sql) -> OperationResult:
+            task = await writes.dispatch(sql, dispatch, self._rules)
+            old = () if dispatch.replaces is None else (dispatch.replaces.session,)
+            return OperationResult(task, task.session, old)
+
+        task: Task = await self.transact(operation)
+        return task
+
+
+def _as_tasks(views: list[dict[str, Any]]) -> list[Task]:
+    return [tables.as_task(view) for view in views]
+
+
+def _delivery(task: Task) -> str | None:
+    source = task.options.get("source")
+    return source.get("delivery") if isinstance(source, dict) else None
