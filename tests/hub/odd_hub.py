@@ -19,9 +19,9 @@ from typing import Any
 import uvloop
 
 from holdfast.home import Home
-from holdfast.hub.lifecycle import Hire, Life
-from holdfast.hub.server import Door
-from holdfast.hub.state import Hub
+from holdfast.hub.lifecycle import Hire, HubLifecycle
+from holdfast.hub.server import HttpServer
+from holdfast.hub.state import HubState
 from holdfast.hub.streaming.feed import Feed
 from holdfast.runner.context import Context
 from holdfast.runner.worker import Worker
@@ -63,7 +63,7 @@ def starve(path: str) -> None:
     Spool.start = fail  # type: ignore[method-assign]
 
 
-def tell(door: Door, _: Hub) -> None:
+def tell(door: HttpServer, _: HubState) -> None:
     """As `holdfast up --json` does."""
     print(json.dumps({"url": door.url, "token": door.token}), flush=True)
 
@@ -75,8 +75,8 @@ async def main(how: str, given: str) -> None:
     hire: Hire = Worker if how != "failing" else lambda context: Failing(context, given)
     if how == "short":
         starve(given)
-    hub = Hub(home, Location("sqlite", home.database), dict(os.environ), "test", feed)
-    await Life(hub, HubSettings(port=0), tell, hire).run()
+    hub = HubState(home, Location("sqlite", home.database), dict(os.environ), "test", feed)
+    await HubLifecycle(hub, HubSettings(port=0), tell, hire).run()
 
 
 if __name__ == "__main__":

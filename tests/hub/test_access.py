@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.home import Home
-from holdfast.hub.auth import HEADERS, Access, Asked
+from holdfast.hub.auth import HEADERS, AccessRules, RequestFacts
 from holdfast.hub.logins import Logins
 from tests.hub.asking import ask, get, raw
 from tests.hub.running_hub import RunningHub
@@ -20,14 +20,14 @@ TOKEN = "k" * 43
 HERE = {"host": "127.0.0.1:8420", "authorization": f"Bearer {TOKEN}"}
 
 
-def check(access: Access, method: str = "GET", path: str = "/api/sessions", **headers: str) -> None:
+def check(access: AccessRules, method: str = "GET", path: str = "/api/sessions", **headers: str) -> None:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    access.check(Asked(method, path, {**HERE, **named}, None))
+    access.check(RequestFacts(method, path, {**HERE, **named}, None))
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1:8420", "localhost:8420", "LOCALHOST", "[::1]:8420", "127.9.9.9"])
 def test_a_hub_on_loopback_is_known_by_loopback_names(name: str) -> None:
-    check(Access(TOKEN, "127.0.0.1", 8420), host=name)
+    check(AccessRules(TOKEN, "127.0.0.1", 8420), host=name)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_a_hub_on_loopback_is_known_by_loopback_names(name: str) -> None:
 )
 def test_any_other_name_could_be_a_strangers(name: str) -> None:
     with pytest.raises(errors.BadHost):
-        check(Access(TOKEN, "127.0.0.1", 8420), host=name)
+        check(AccessRules(TOKEN, "127.0.0.1", 8420), host=name)
 
 
 def test_beyond_loopback_it_is_known_by_addresses_and_by_the_names_in_the_config() -> None:
-    access = Access(TOKEN, "0.0.0.0", 8420, ("hub.example", "other.example:9000"))
+    access = AccessRules(TOKEN, "0.0.0.0", 8420, ("hub.example", "other.example:9000"))
     for name in (
         "192.168.0.1:8420",
         "hub.example",
@@ -80,7 +80,7 @@ def test_beyond_loopback_it_is_known_by_addresses_and_by_the_names_in_the_config
     ],
 )
 def test_a_page_of_another_site_changes_nothing(headers: dict[str, str]) -> None:
-    access = Access(TOKEN, "127.0.0.1", 8420)
+    access = AccessRules(TOKEN, "127.0.0.1", 8420)
     for method in ("POST", "PATCH", "DELETE", "PUT"):
         with pytest.raises(errors.BadOrigin):
             check(access, method, **headers)
@@ -102,14 +102,14 @@ def test_a_page_of_another_site_changes_nothing(headers: dict[str, str]) -> None
     ],
 )
 def test_without_the_token_nobody_reads_anything(headers: dict[str, str]) -> None:
-    access = Access(TOKEN, "127.0.0.1", 8420)
+    access = AccessRules(TOKEN, "127.0.0.1", 8420)
     with pytest.raises(errors.Unauthorized):
-        access.check(Asked("GET", "/api/sessions", {"host": "localhost", **headers}, None))
-    access.check(Asked("GET", "/healthz", {"host": "localhost", **headers}, None))
-    access.check(Asked("GET", "/schema/openapi.json", {"host": "localhost", **headers}, None))
+        access.check(RequestFacts("GET", "/api/sessions", {"host": "localhost", **headers}, None))
+    access.check(RequestFacts("GET", "/healthz", {"host": "localhost", **headers}, None))
+    access.check(RequestFacts("GET", "/schema/openapi.json", {"host": "localhost", **headers}, None))
     for path in ("/healthzz", "/schemata", "/", "/hook", "//healthz", "/api/healthz"):
         with pytest.raises(errors.Unauthorized):
-            access.check(Asked("GET", path, {"host": "localhost", **headers}, None))
+            access.check(RequestFacts("GET", path, {"host": "localhost", **headers}, None))
 
 
 @pytest.mark.parametrize(
@@ -125,17 +125,17 @@ def test_the_cookie_counts_whatever_cookies_other_programs_have_set(home: Home, 
     logins = Logins(home, TOKEN)
     made = logins.create("a browser", "localhost", keyed=False)
     headers = {"host": "localhost", "cookie": cookie.replace("{}", made.cookie)}
-    access = Access(TOKEN, "127.0.0.1", 8420, (), logins)
-    access.check(Asked("GET", "/api/sessions", headers, None))
+    access = AccessRules(TOKEN, "127.0.0.1", 8420, (), logins)
+    access.check(RequestFacts("GET", "/api/sessions", headers, None))
     headers = {"host": "localhost", "cookie": cookie.replace("{}", TOKEN)}
     with pytest.raises(errors.Unauthorized):  # the token itself is no login
-        access.check(Asked("GET", "/api/sessions", headers, None))
+        access.check(RequestFacts("GET", "/api/sessions", headers, None))
 
 
 def test_metrics_are_open_on_loopback_only() -> None:
-    Access(TOKEN, "::1", 8420).check(Asked("GET", "/metrics", {"host": "localhost"}, None))
+    AccessRules(TOKEN, "::1", 8420).check(RequestFacts("GET", "/metrics", {"host": "localhost"}, None))
     with pytest.raises(errors.Unauthorized):
-        Access(TOKEN, "0.0.0.0", 8420).check(Asked("GET", "/metrics", {"host": "10.0.0.1"}, None))
+        AccessRules(TOKEN, "0.0.0.0", 8420).check(RequestFacts("GET", "/metrics", {"host": "10.0.0.1"}, None))
 
 
 @pytest.mark.parametrize(
@@ -149,18 +149,18 @@ def test_metrics_are_open_on_loopback_only() -> None:
     ],
 )
 def test_metrics_are_not_open_behind_a_proxy(headers: dict[str, str]) -> None:
-    access = Access(TOKEN, "127.0.0.1", 8420, ("hub.example",))
+    access = AccessRules(TOKEN, "127.0.0.1", 8420, ("hub.example",))
     with pytest.raises(errors.Unauthorized):
-        access.check(Asked("GET", "/metrics", headers, None))
-    access.check(Asked("GET", "/metrics", {**headers, "authorization": f"Bearer {TOKEN}"}, None))
+        access.check(RequestFacts("GET", "/metrics", headers, None))
+    access.check(RequestFacts("GET", "/metrics", {**headers, "authorization": f"Bearer {TOKEN}"}, None))
 
 
 @pytest.mark.parametrize("path", ["//api/sessions", "///api/stream", "/api//sessions", "/metrics", "/other"])
 def test_no_spelling_of_an_address_skips_the_origin_check(path: str) -> None:
     headers = {**HERE, "sec-fetch-site": "cross-site"}
     with pytest.raises(errors.BadOrigin):
-        Access(TOKEN, "127.0.0.1", 8420, ("hub.example",)).check(
-            Asked("GET", path, {**headers, "via": "x"}, None)
+        AccessRules(TOKEN, "127.0.0.1", 8420, ("hub.example",)).check(
+            RequestFacts("GET", path, {**headers, "via": "x"}, None)
         )
 
 

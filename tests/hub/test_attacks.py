@@ -19,7 +19,7 @@ import uvicorn
 
 from holdfast.cli.commands import up
 from holdfast.hub.auth import HEADERS
-from holdfast.hub.http_protocol import Protocol
+from holdfast.hub.http_protocol import HubHttpProtocol
 from holdfast.hub.visitors import Visitors
 from tests.hub.asking import ask, get, raw
 from tests.hub.running_hub import RunningHub, running_in
@@ -334,7 +334,7 @@ def test_beyond_loopback_it_says_who_can_come_and_that_they_need_the_token(
         assert ("other machines can reach" in said.err and "they need the token" in said.err) == is_said
 
 
-class Hasty(Protocol):
+class Hasty(HubHttpProtocol):
     """Waits less long."""
 
     visitors = Visitors(1024)

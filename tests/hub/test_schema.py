@@ -21,9 +21,9 @@ from schemathesis.specs.openapi import checks
 
 from holdfast.home import Home
 from holdfast.hub import app
-from holdfast.hub.api.responses import STATUS, Problem
-from holdfast.hub.imports import Adopting
-from holdfast.hub.state import Hub
+from holdfast.hub.api.responses import STATUS, ProblemDetails
+from holdfast.hub.imports import ImportService
+from holdfast.hub.state import HubState
 from holdfast.store.location import Location
 from tests.hub.asking import get
 from tests.hub.running_hub import RunningHub, running_in
@@ -42,8 +42,8 @@ CHECKS = [
 
 
 def _document() -> Any:
-    hub = Hub(Home("/nowhere"), Location("sqlite", "/nowhere/state.db"), {}, "nobody")
-    return json.loads(json.dumps(app.bare(hub, Adopting(hub)).openapi_schema.to_schema()))
+    hub = HubState(Home("/nowhere"), Location("sqlite", "/nowhere/state.db"), {}, "nobody")
+    return json.loads(json.dumps(app.bare(hub, ImportService(hub)).openapi_schema.to_schema()))
 
 
 DOCUMENT = _document()
@@ -193,7 +193,7 @@ def test_every_error_is_told_with_its_code() -> None:
                     assert told == {code for code, found in STATUS.items() if found == int(status)}, path
     with open(os.path.join(os.path.dirname(__file__), "../../docs/http.md")) as file:
         told = set(re.findall(r"`([a-z_]+)`", file.read().partition("## Errors")[2].partition("## ")[0]))
-    facts = set(Problem.__struct_fields__)
+    facts = set(ProblemDetails.__struct_fields__)
     assert told - facts <= set(STATUS)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast.hub.api.uptime import Life, told
+from holdfast.hub.api.uptime import UptimeSpan, told
 from tests.hub.asking import Listening, ask, get
 from tests.hub.running_hub import RunningHub, script
 from tests.support.terminal import HOLDFAST
@@ -234,9 +234,9 @@ def test_a_diary_with_odd_lines_tells_what_can_be_read() -> None:
         '{"dow',
     ]
     assert told(lines) == [
-        Life(at[0], at[1], "killed"),
-        Life(at[2], at[3], "stopped"),
-        Life(at[4], None, "running"),
+        UptimeSpan(at[0], at[1], "killed"),
+        UptimeSpan(at[2], at[3], "stopped"),
+        UptimeSpan(at[4], None, "running"),
     ]
 
 

@@ -37,9 +37,9 @@ from holdfast.hub.api import sessions as events
 from holdfast.hub.api import system as metrics
 from holdfast.hub.api import system as overview
 from holdfast.hub.api import tasks as dispatches
-from holdfast.hub.auth import Access, Gate
-from holdfast.hub.imports import Adopting
-from holdfast.hub.state import Hub
+from holdfast.hub.auth import AccessRules, AuthMiddleware
+from holdfast.hub.imports import ImportService
+from holdfast.hub.state import HubState
 
 BODY = 1024 * 1024  # bytes of a request
 NAME = 200  # letters of who asks
@@ -74,7 +74,7 @@ Said = Annotated[
 ]
 
 
-class Read(Request[Any, Any, Any]):
+class ReadRoute(Request[Any, Any, Any]):
     """A request whose body may be anything at all."""
 
     async def json(self) -> Any:
@@ -85,12 +85,12 @@ class Read(Request[Any, Any, Any]):
             raise SerializationException(f"that is no JSON: {problem}") from None
 
 
-def make(hub: Hub, access: Access, adopting: Adopting) -> ASGIApp:
+def make(hub: HubState, access: AccessRules, adopting: ImportService) -> ASGIApp:
     """The application of a hub, behind its gate."""
-    return Gate(bare(hub, adopting), access, hub.requests)
+    return AuthMiddleware(bare(hub, adopting), access, hub.requests)
 
 
-def bare(hub: Hub, adopting: Adopting) -> Litestar:
+def bare(hub: HubState, adopting: ImportService) -> Litestar:
     """The same without the gate."""
     return Litestar(
         route_handlers=ROUTES,
@@ -111,13 +111,13 @@ def bare(hub: Hub, adopting: Adopting) -> Litestar:
             create_examples=False,
             render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"], media_type=MediaType.JSON)],
         ),
-        request_class=Read,
+        request_class=ReadRoute,
         request_max_body_size=BODY,
         logging_config=None,
     )
 
 
-def _by(hub: NamedDependency[Hub], said: Said = None) -> str:
+def _by(hub: NamedDependency[HubState], said: Said = None) -> str:
     """In whose name something is done."""
     return unquote(said, errors="replace")[:NAME].strip() if said and said.strip() else hub.by
 

@@ -65,7 +65,7 @@ HEADERS = {
 }
 
 
-class Asked(NamedTuple):
+class RequestFacts(NamedTuple):
     """A request, as far as it matters here."""
 
     method: str
@@ -82,7 +82,7 @@ class Asked(NamedTuple):
         return self.path == "/" and self.method == "GET" and "text/html" in self.headers.get("accept", "")
 
 
-class Access:
+class AccessRules:
     """The rules of one hub."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Access:
         self.on_loopback = is_loopback(self._host)
         self.cookie = f"holdfast_{port}"
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: RequestFacts) -> None:
         """AccessDenied says what is wrong with a request."""
         host = asked.headers.get("host", "")
         if not self.is_known(host):
@@ -124,17 +124,17 @@ class Access:
             return _is_address(name) or name in ("localhost", PAGE_HOST, socket.gethostname().lower())
         return False
 
-    def is_let_in(self, asked: Asked) -> bool:
+    def is_let_in(self, asked: RequestFacts) -> bool:
         """Whether the request brings the token, or a login; for the page itself the cookie is enough."""
         return self.has_token(asked) or self.login_of(asked) is not None or self._shows_page(asked)
 
-    def has_token(self, asked: Asked) -> bool:
+    def has_token(self, asked: RequestFacts) -> bool:
         """Whether the request brings the token: as bearer, or in its address."""
         scheme, _, bearer = asked.headers.get("authorization", "").partition(" ")
         given = [bearer.strip() if scheme.lower() == "bearer" else None, asked.token]
         return any([is_same(each, self._token) for each in given if each])
 
-    def login_of(self, asked: Asked) -> str | None:
+    def login_of(self, asked: RequestFacts) -> str | None:
         """The id of the login that the request brings."""
         if self.logins is None:
             return None
@@ -142,7 +142,7 @@ class Access:
         found = [self.logins.login_of(value, key) for value in self._cookies(asked)]
         return next((id for id in found if id is not None), None)
 
-    def page_url(self, asked: Asked) -> str | None:
+    def page_url(self, asked: RequestFacts) -> str | None:
         """The page's own address for a browser that came by an address which all local programs share."""
         name, _, port = asked.headers.get("host", "").rpartition(":")
         if not asked.is_person or not is_loopback(_name(asked.headers.get("host", "")) or ""):
@@ -155,24 +155,24 @@ class Access:
         """The header that gives a browser the cookie of a login."""
         return f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={int(LIFETIME_S)}"
 
-    def _shows_page(self, asked: Asked) -> bool:
+    def _shows_page(self, asked: RequestFacts) -> bool:
         if asked.path != "/" or asked.method not in SAFE or self.logins is None:
             return False
         return any([self.logins.is_cookie(value) for value in self._cookies(asked)])
 
-    def _cookies(self, asked: Asked) -> list[str]:
+    def _cookies(self, asked: RequestFacts) -> list[str]:
         """The values of our cookie; whatever others of this machine have set beside it."""
         pairs = [pair.strip().partition("=") for pair in asked.headers.get("cookie", "").split(";")]
         return [value for name, _, value in pairs if name == self.cookie]
 
-    def _is_open(self, asked: Asked) -> bool:
+    def _is_open(self, asked: RequestFacts) -> bool:
         if asked.path == "/metrics":
             direct = not any(name in asked.headers for name in FORWARDED)
             name = _name(asked.headers.get("host", ""))
             return self.on_loopback and direct and name is not None and is_loopback(name)
         return any(asked.path == place or asked.path.startswith(place.rstrip("/") + "/") for place in OPEN)
 
-    def _check_origin(self, asked: Asked, host: str) -> None:
+    def _check_origin(self, asked: RequestFacts, host: str) -> None:
         site = asked.headers.get("sec-fetch-site")
         if site is not None and site not in HERE:
             raise errors.BadOrigin(f"the request came from a page that is {site}")
@@ -237,10 +237,10 @@ ASKING = b"""<!doctype html>
 """
 
 
-class Gate:
+class AuthMiddleware:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, access: Access, requests: Counter[int]):
+    def __init__(self, app: ASGIApp, access: AccessRules, requests: Counter[int]):
         """`requests` counts the answers by status."""
         self._app = app
         self._requests = requests
@@ -273,7 +273,7 @@ class Gate:
             send = self._while_valid(login, scope, send)
         await self._app(scope, receive, send)
 
-    def _note_trust(self, asked: Asked, scope: HTTPScope) -> None:
+    def _note_trust(self, asked: RequestFacts, scope: HTTPScope) -> None:
         """A connection that presented a token, or a login, is not among the first to be closed."""
         extensions: dict[str, Any] = scope.get("extensions") or {}
         if TRUST in extensions and (self._access.has_token(asked) or self._access.login_of(asked)):
@@ -307,7 +307,7 @@ class Gate:
 
         return strict
 
-    async def _led_on(self, asked: Asked, send: Send) -> bool:
+    async def _led_on(self, asked: RequestFacts, send: Send) -> bool:
         """Lead a browser to the page's own host, and log it in there; whether that was all."""
         access, logins = self._access, self._access.logins
         if logins is None or not access.is_known(asked.headers.get("host", "")) or not asked.is_person:
@@ -329,21 +329,21 @@ class Gate:
         await _answer(send, 303, b"text/plain", b"", more)
         return True
 
-    async def _refuse(self, asked: Asked, refused: errors.HoldfastError, send: Send) -> None:
+    async def _refuse(self, asked: RequestFacts, refused: errors.HoldfastError, send: Send) -> None:
         if isinstance(refused, errors.Unauthorized) and asked.is_person:
             await _answer(send, 401, b"text/html; charset=utf-8", page.login() or ASKING)
             return
         found = responses.document(refused)
         await _answer(send, found["status"], responses.MEDIA_TYPE.encode(), responses.encoded(found))
 
-    async def _let_in(self, asked: Asked, send: Send) -> None:
+    async def _let_in(self, asked: RequestFacts, send: Send) -> None:
         """The token in an address, which is kept in histories, becomes a login."""
         if not self._access.has_token(asked._replace(headers={})):  # the address's own token
             await self._refuse(asked, errors.Unauthorized("that is not this hub's token"), send)
             return
         await self._log_in(asked, send)
 
-    async def _log_in(self, asked: Asked, send: Send) -> None:
+    async def _log_in(self, asked: RequestFacts, send: Send) -> None:
         """A new login: its secret in a cookie; for a browser also a key, behind the # that no server gets."""
         logins = self._access.logins
         assert logins is not None
@@ -367,7 +367,7 @@ def _whole(path: bytes) -> str:
     return "/".join([unquote(name).replace("/", SLASH) for name in names])
 
 
-def _asked(scope: HTTPScope) -> Asked:
+def _asked(scope: HTTPScope) -> RequestFacts:
     headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
@@ -376,7 +376,7 @@ def _asked(scope: HTTPScope) -> Asked:
     query = scope["query_string"]
     given = parse_qs(query.decode("latin-1")) if b"=" in query else {}
     token, key, code = [_only(given.get(name, [])) for name in ("token", KEY_QUERY, "code")]
-    return Asked(scope["method"], scope["path"], headers, token, key, code, "login" in given)
+    return RequestFacts(scope["method"], scope["path"], headers, token, key, code, "login" in given)
 
 
 def _only(values: list[str]) -> str | None:

@@ -15,7 +15,7 @@ HEAD = 64 * 1024  # bytes of a request's first line and headers
 MOMENT_S = 2.0  # when the hub ends: for who has come, but has not asked yet
 
 
-class Protocol(HttpToolsProtocol):
+class HubHttpProtocol(HttpToolsProtocol):
     """One connection."""
 
     visitors: ClassVar[Visitors]

@@ -12,20 +12,20 @@ import msgspec
 from holdfast import errors
 from holdfast.agents.base import Agent
 from holdfast.hub import subcommand
-from holdfast.hub.state import Hub
+from holdfast.hub.state import HubState
 from holdfast.model.event import Event
 
 log = logging.getLogger(__name__)
 
 
-class Adoptable(msgspec.Struct, frozen=True):
+class ImportableAgent(msgspec.Struct, frozen=True):
     """How many sessions of an agent are not here yet."""
 
     agent: str
     sessions: int
 
 
-class Progress(msgspec.Struct):
+class ImportProgress(msgspec.Struct):
     """How far an import has come."""
 
     agent: str
@@ -35,16 +35,16 @@ class Progress(msgspec.Struct):
     running: bool
 
 
-class Adopting:
+class ImportService:
     """The one import that may run."""
 
-    def __init__(self, hub: Hub):
-        self.progress: Progress | None = None
+    def __init__(self, hub: HubState):
+        self.progress: ImportProgress | None = None
         self._hub = hub
         self._job: asyncio.Task[None] | None = None
         hub.feed.hear(self._heard)
 
-    async def adoptable(self) -> list[Adoptable]:
+    async def adoptable(self) -> list[ImportableAgent]:
         """For each agent that keeps sessions here; the look may be a minute old."""
         kept = self._hub.adoptable.get("")
         if kept is None:
@@ -58,16 +58,16 @@ class Adopting:
                 if missing := there - await context.store.native_ids(agent.name):
                     found.append((agent.name, len(missing)))
             kept = self._hub.adoptable.keep("", found)
-        return [Adoptable(name, count) for name, count in kept]
+        return [ImportableAgent(name, count) for name, count in kept]
 
-    async def start(self, name: str) -> Progress:
+    async def start(self, name: str) -> ImportProgress:
         """Begin to adopt an agent's sessions; Refused while an import runs."""
         agent = self._hub.context.registry.get(name)
         if agent.history is None:
             raise errors.NotFound(f"Holdfast does not know how {agent.title} keeps its history")
         if self.progress is not None and self.progress.running:
             raise errors.Refused(f"the sessions of {self.progress.agent} are being adopted just now")
-        self.progress = made = Progress(agent.name, 0, 0, [], True)  # from now on nobody else begins
+        self.progress = made = ImportProgress(agent.name, 0, 0, [], True)  # from now on nobody else begins
         try:
             of = {each.agent: each.sessions for each in await self.adoptable()}
         except BaseException:
@@ -83,7 +83,7 @@ class Adopting:
             self._job.cancel()
             await asyncio.gather(self._job, return_exceptions=True)
 
-    async def _run(self, progress: Progress) -> None:
+    async def _run(self, progress: ImportProgress) -> None:
         try:
             came = await subcommand.run(self._hub, "import", progress.agent)
             progress.done = sum(bool(one["new"]) for one in came["adopted"])

@@ -11,9 +11,9 @@ from typing import Any
 
 from holdfast import errors, timestamps
 from holdfast.home import Home
-from holdfast.hub.api.uptime import TOUCH_S, Diary
-from holdfast.hub.server import Door
-from holdfast.hub.state import Hub
+from holdfast.hub.api.uptime import TOUCH_S, UptimeLog
+from holdfast.hub.server import HttpServer
+from holdfast.hub.state import HubState
 from holdfast.runner import service
 from holdfast.runner.context import Context
 from holdfast.runner.worker import Worker
@@ -26,7 +26,7 @@ WELL_S = 60.0  # a home that was open for so long was well; what fails then, fai
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[Door, Hub], None]
+Tell = Callable[[HttpServer, HubState], None]
 Hire = Callable[[Context], Worker]
 
 
@@ -38,23 +38,23 @@ async def live(
     The home's lock is the caller's to hold. `tell` is called once the hub listens.
     """
     raise_file_limit()
-    life = Life(Hub(home, location, env, by), chosen, tell)
+    life = HubLifecycle(HubState(home, location, env, by), chosen, tell)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, life.hub.stop)
     await life.run()
 
 
-class Life:
+class HubLifecycle:
     """One hub from its start to its end; the database may be taken away and come back in between."""
 
-    def __init__(self, hub: Hub, chosen: HubSettings, tell: Tell, hire: Hire = Worker):
+    def __init__(self, hub: HubState, chosen: HubSettings, tell: Tell, hire: Hire = Worker):
         self.hub = hub
         self._chosen = chosen
         self._tell = tell
         self._hire = hire
-        self._diary = Diary(hub.home)
-        self._door: Door | None = None
+        self._diary = UptimeLog(hub.home)
+        self._door: HttpServer | None = None
         self._opened_at: float | None = None  # None: it could not be opened
         self._in_a_row = 0  # failures
 
@@ -114,7 +114,7 @@ class Life:
             hub.begin(context, settled)
             self._opened_at = asyncio.get_running_loop().time()
             if self._door is None:
-                self._door = Door(hub, self._chosen)
+                self._door = HttpServer(hub, self._chosen)
                 self._diary.begin(hub.started_at)
                 self._tell(self._door, hub)
             work = (

@@ -17,11 +17,11 @@ from holdfast.client.discovery import hub_file_path, store_fingerprint
 from holdfast.errors import PortTaken
 from holdfast.home import Home
 from holdfast.hub import app, auth
-from holdfast.hub.auth import Access
-from holdfast.hub.http_protocol import Protocol
-from holdfast.hub.imports import Adopting
+from holdfast.hub.auth import AccessRules
+from holdfast.hub.http_protocol import HubHttpProtocol
+from holdfast.hub.imports import ImportService
 from holdfast.hub.logins import Logins
-from holdfast.hub.state import Hub
+from holdfast.hub.state import HubState
 from holdfast.hub.visitors import Visitors
 from holdfast.process import identity
 from holdfast.settings import PORT, HubSettings
@@ -104,22 +104,22 @@ class _Server(uvicorn.Server):
         yield
 
 
-class Door:
+class HttpServer:
     """Open from its making to its closing."""
 
-    def __init__(self, hub: Hub, chosen: HubSettings):
+    def __init__(self, hub: HubState, chosen: HubSettings):
         self._home = hub.home
         self._socket = bind(chosen.host, chosen.port)
         self.url = url(self._socket)
         self.token = auth.load(hub.home)
         hub.logins = Logins(hub.home, self.token)
         port = self._socket.getsockname()[1]
-        access = Access(self.token, chosen.host, port, chosen.hosts, hub.logins)
-        self.adopting = Adopting(hub)
+        access = AccessRules(self.token, chosen.host, port, chosen.hosts, hub.logins)
+        self.adopting = ImportService(hub)
         self._server = _Server(
             uvicorn.Config(
                 app.make(hub, access, self.adopting),
-                http=type("HubProtocol", (Protocol,), {"visitors": Visitors(raise_file_limit())}),
+                http=type("HubProtocol", (HubHttpProtocol,), {"visitors": Visitors(raise_file_limit())}),
                 ws="none",
                 lifespan="off",
                 log_config=None,

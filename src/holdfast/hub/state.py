@@ -28,7 +28,7 @@ T = TypeVar("T")
 KEPT = 1000
 
 
-class Recent(Generic[T]):
+class TtlCache(Generic[T]):
     """Values by name, each for some seconds and only while its mark is the same."""
 
     def __init__(self, fresh_s: float, kept: int = KEPT):
@@ -64,7 +64,7 @@ LIST_S = 60.0  # while nothing was committed
 AGENTS_S = 30.0  # each look starts every agent once, to ask its version
 
 
-class Settled(msgspec.Struct, frozen=True):
+class SettledTask(msgspec.Struct, frozen=True):
     """A task that has ended while no hub or worker watched, or a session whose last task is missing."""
 
     task: str | None
@@ -73,17 +73,17 @@ class Settled(msgspec.Struct, frozen=True):
     reason: str | None
 
 
-class Healed(msgspec.Struct, frozen=True):
+class HealReport(msgspec.Struct, frozen=True):
     """What was put right when the home was opened."""
 
     at: str
     done: list[Done]
     problems: list[str]
-    settled: list[Settled]
+    settled: list[SettledTask]
     unhealed: list[Unhealed] = []  # what was seen and could not be put right, and where its bytes are
 
 
-class Failure(msgspec.Struct, frozen=True):
+class HubFailure(msgspec.Struct, frozen=True):
     """Why the home had to be opened again, last; its log tells more, to those who may read that."""
 
     at: str
@@ -92,7 +92,7 @@ class Failure(msgspec.Struct, frozen=True):
     times: int  # since the start
 
 
-class Hub:
+class HubState:
     """One running hub."""
 
     def __init__(
@@ -108,12 +108,12 @@ class Hub:
         self.feed.hear(self.fresh_starts.on_event)
         self.logins = Logins(home)
         self.stopping = asyncio.Event()
-        self.healed: Healed | None = None  # None before the home was opened
-        self.failure: Failure | None = None  # None: none since the start
-        self.verdicts: Recent[Verdict] = Recent(VERDICT_S)
-        self.agents: Recent[list[dict[str, Any]]] = Recent(AGENTS_S)
-        self.adoptable: Recent[list[tuple[str, int]]] = Recent(ADOPTABLE_S)
-        self.lists: Recent[bytes] = Recent(LIST_S, 32)
+        self.healed: HealReport | None = None  # None before the home was opened
+        self.failure: HubFailure | None = None  # None: none since the start
+        self.verdicts: TtlCache[Verdict] = TtlCache(VERDICT_S)
+        self.agents: TtlCache[list[dict[str, Any]]] = TtlCache(AGENTS_S)
+        self.adoptable: TtlCache[list[tuple[str, int]]] = TtlCache(ADOPTABLE_S)
+        self.lists: TtlCache[bytes] = TtlCache(LIST_S, 32)
         self.deliveries = NamedLocks()
         self.requests: Counter[int] = Counter()  # answered, by status
         self._open = asyncio.Event()
@@ -157,7 +157,7 @@ class Hub:
         """Something went wrong that closed the home."""
         code = problem.code if isinstance(problem, errors.HoldfastError) else errors.HoldfastError.code
         times = 1 if self.failure is None else self.failure.times + 1
-        self.failure = Failure(timestamps.now(), code, type(problem).__name__, times)
+        self.failure = HubFailure(timestamps.now(), code, type(problem).__name__, times)
 
     def note(self, report: Report) -> None:
         """What was healed while the home was being opened."""
@@ -166,11 +166,11 @@ class Hub:
     def begin(self, context: Context, settled: list[dict[str, Any]]) -> None:
         """The home is open."""
         report, self._report = self._report, None
-        self.healed = Healed(
+        self.healed = HealReport(
             at=timestamps.now() if report is None else report.at,
             done=[] if report is None else report.done,
             problems=[] if report is None else report.problems,
-            settled=msgspec.convert(settled, list[Settled]),
+            settled=msgspec.convert(settled, list[SettledTask]),
             unhealed=[] if report is None else report.unhealed,
         )
         self.lists.forget()  # their marks are another store's

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.errors import BadInput, HoldfastError
-from holdfast.hub.state import Hub
+from holdfast.hub.state import HubState
 
 
-async def run(hub: Hub, *words: str) -> Any:
+async def run(hub: HubState, *words: str) -> Any:
     """What a command prints with --json; its error is raised here."""
     env = {**hub.env, "HOLDFAST_HOME": hub.home.path, "HOLDFAST_STORE": _store(hub)}
     process = await asyncio.create_subprocess_exec(
@@ -40,7 +40,7 @@ async def run(hub: Hub, *words: str) -> Any:
         raise _error(complained.decode(errors="replace"), process.returncode or 1) from None
 
 
-def _store(hub: Hub) -> str:
+def _store(hub: HubState) -> str:
     """The store, as a command is told it: not on its command line, where a password could be seen."""
     return hub.location.address if hub.location.kind == "postgres" else f"sqlite://{hub.location.address}"
 

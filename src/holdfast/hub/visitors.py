@@ -15,7 +15,7 @@ LOOK_S = 0.25  # between looks while there are too many
 log = logging.getLogger(__name__)
 
 
-class Connection(Protocol):
+class VisitorConnection(Protocol):
     """One connection, as far as it matters here."""
 
     @property
@@ -34,8 +34,8 @@ class Visitors:
     def __init__(self, file_limit: int, most_unknown: int = MOST_UNKNOWN):
         self._most = max(16, file_limit - RESERVE)  # the rest is for runs and the store
         self._most_unknown = min(most_unknown, self._most // 2)
-        self._unknown: dict[Connection, float] = {}  # since when; the oldest first
-        self._known: set[Connection] = set()
+        self._unknown: dict[VisitorConnection, float] = {}  # since when; the oldest first
+        self._known: set[VisitorConnection] = set()
         self._looking = False
 
     @property
@@ -43,7 +43,7 @@ class Visitors:
         """How many have not presented a token."""
         return len(self._unknown)
 
-    def come(self, connection: Connection) -> None:
+    def come(self, connection: VisitorConnection) -> None:
         """A new one."""
         loop = asyncio.get_running_loop()
         self._unknown[connection] = loop.time()
@@ -53,12 +53,12 @@ class Visitors:
             self._looking = True
             loop.call_later(LOOK_S, self._close_old)
 
-    def trust(self, connection: Connection) -> None:
+    def trust(self, connection: VisitorConnection) -> None:
         """It has presented a token."""
         if self._unknown.pop(connection, None) is not None:
             self._known.add(connection)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: VisitorConnection) -> None:
         """It is gone."""
         self._unknown.pop(connection, None)
         self._known.discard(connection)
@@ -79,11 +79,11 @@ class Visitors:
         """There is no room at all: the newest is unknown, so there is one to close."""
         self._cut(self._oldest())
 
-    def _oldest(self) -> Connection:
+    def _oldest(self) -> VisitorConnection:
         idle = (connection for connection in self._unknown if not connection.is_answering)
         return next(idle, next(iter(self._unknown)))
 
-    def _cut(self, connection: Connection) -> None:
+    def _cut(self, connection: VisitorConnection) -> None:
         del self._unknown[connection]
         log.info("a connection without a token is closed: there are too many")
         connection.cut()

@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from holdfast.hub.state import Recent
+from holdfast.hub.state import TtlCache
 from holdfast.hub.streaming import feed as subscriber
 from holdfast.hub.streaming import frames
 from holdfast.hub.streaming.feed import Feed
-from holdfast.hub.streaming.frames import Frame, Place
+from holdfast.hub.streaming.frames import SseFrame, StreamPosition
 from holdfast.model.event import Event, Origin
 from holdfast.runner.context import ReadPartial
 from holdfast.store.store import Store
@@ -24,9 +24,9 @@ AT = "2026-01-31T12:00:00.000000Z"
 
 def made(
     number: int, session: str = "s1", seq: int | None = None, text: str = "x", task: str = "t1"
-) -> Frame:
+) -> SseFrame:
     event = Event(number if seq is None else seq, "assistant", {"text": text}, AT, task)
-    return Frame(session, event, f"epoch.{number}")
+    return SseFrame(session, event, f"epoch.{number}")
 
 
 def places(piece: bytes) -> list[str]:
@@ -48,7 +48,7 @@ def test_a_live_frame_has_every_field_of_the_event(replayed: bool, text: str) ->
     """A reader that is live and one that reads the past get the same event, the mark of a replay included."""
     origin = Origin(agent="claude", native_id="n1", record_id="r1")
     event = Event(7, "assistant", {"text": text}, AT, "t1", replayed=replayed, origin=origin)
-    frame = Frame("s1", event, "epoch.7")
+    frame = SseFrame("s1", event, "epoch.7")
     fields = {
         "seq": 7,
         "kind": "assistant",
@@ -58,7 +58,7 @@ def test_a_live_frame_has_every_field_of_the_event(replayed: bool, text: str) ->
         "replayed": replayed,
         "origin": {"agent": "claude", "native_id": "n1", "record_id": "r1"},
     }
-    past = frames.from_line(Place("epoch", "s1", 7), json.dumps(fields))
+    past = frames.from_line(StreamPosition("epoch", "s1", 7), json.dumps(fields))
     for piece in (frame.in_all(), frame.in_session(), past):
         (data,) = [line for line in piece.decode().split("\n") if line.startswith("data: ")]
         assert json.loads(data.removeprefix("data: ")) == {"session": "s1", "event": fields}
@@ -72,7 +72,7 @@ def test_garbage_is_no_place(cursor: str) -> None:
 
 
 def test_a_place_is_read_as_it_was_written() -> None:
-    assert frames.read(frames.written(Place("ab12", "s1", 7))) == Place("ab12", "s1", 7)
+    assert frames.read(frames.written(StreamPosition("ab12", "s1", 7))) == StreamPosition("ab12", "s1", 7)
 
 
 async def test_a_reader_gets_what_is_beyond_its_place_once() -> None:
@@ -223,12 +223,12 @@ async def test_a_log_that_became_another_is_begun_anew() -> None:
 
 
 def test_what_is_kept_is_good_for_its_mark_and_its_time() -> None:
-    kept: Recent[str] = Recent(60.0, 2)
+    kept: TtlCache[str] = TtlCache(60.0, 2)
     assert kept.get("a") is None and kept.keep("a", "1", "mark") == "1"
     assert kept.get("a", "mark") == "1" and kept.get("a", "other") is None
     for name in "bc":
         kept.keep(name, name)
     assert kept.get("c") == "c" and kept.get("a", "mark") is None
-    stale: Recent[str] = Recent(0.0)
+    stale: TtlCache[str] = TtlCache(0.0)
     stale.keep("a", "1")
     assert stale.get("a") is None

@@ -14,8 +14,8 @@ from holdfast.cli.common import current_user
 from holdfast.errors import HoldfastError, StoreBusy
 
 if TYPE_CHECKING:
-    from holdfast.hub.server import Door
-    from holdfast.hub.state import Hub
+    from holdfast.hub.server import HttpServer
+    from holdfast.hub.state import HubState
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
     looking: list[asyncio.Task[None]] = []
 
-    def tell(door: Door, hub: Hub) -> None:
+    def tell(door: HttpServer, hub: HubState) -> None:
         _tell(options, chosen.host, door, hub)
         if not options.json:
             looking.append(asyncio.create_task(_tell_adoptable(door)))
@@ -86,7 +86,7 @@ def _log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
-async def _tell_adoptable(door: Door) -> None:
+async def _tell_adoptable(door: HttpServer) -> None:
     """Say whose sessions could be adopted, once that is known."""
     try:
         found = await door.adopting.adoptable()
@@ -98,7 +98,7 @@ async def _tell_adoptable(door: Door) -> None:
         output.note(f"holdfast: {one.agent}: {told}")
 
 
-def _tell(options: argparse.Namespace, host: str, door: Door, hub: Hub) -> None:
+def _tell(options: argparse.Namespace, host: str, door: HttpServer, hub: HubState) -> None:
     """Say where it is, and which tasks have ended; what was healed is in the log, on the same stderr."""
     from holdfast.hub import auth
 

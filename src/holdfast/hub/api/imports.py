@@ -8,22 +8,22 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from holdfast.hub.api.responses import fails
-from holdfast.hub.imports import Adoptable, Adopting, Progress
+from holdfast.hub.imports import ImportableAgent, ImportProgress, ImportService
 
 
-class Adoptables(msgspec.Struct, frozen=True):
+class ImportableList(msgspec.Struct, frozen=True):
     """The agents that have sessions which are not here yet."""
 
-    agents: list[Adoptable]
+    agents: list[ImportableAgent]
 
 
-class Whose(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ImportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An agent."""
 
     agent: str
 
 
-class Job(msgspec.Struct, frozen=True):
+class ImportStatus(msgspec.Struct, frozen=True):
     """An import that has begun."""
 
     job: str
@@ -35,9 +35,9 @@ class Job(msgspec.Struct, frozen=True):
     summary="Sessions of agents' own stores that are not here yet",
     responses=fails(),
 )
-async def list_adoptable(adopting: NamedDependency[Adopting]) -> Adoptables:
+async def list_adoptable(adopting: NamedDependency[ImportService]) -> ImportableList:
     """How many each agent has; the look may be a minute old."""
-    return Adoptables(await adopting.adoptable())
+    return ImportableList(await adopting.adoptable())
 
 
 @post(
@@ -47,9 +47,9 @@ async def list_adoptable(adopting: NamedDependency[Adopting]) -> Adoptables:
     status_code=202,
     responses=fails(404, 409, 413),
 )
-async def adopt(adopting: NamedDependency[Adopting], data: JSONBody[Whose]) -> Job:
+async def adopt(adopting: NamedDependency[ImportService], data: JSONBody[ImportRequest]) -> ImportStatus:
     """What was begun; none is taken twice."""
-    return Job((await adopting.start(data.agent)).agent)
+    return ImportStatus((await adopting.start(data.agent)).agent)
 
 
 @get(
@@ -58,9 +58,9 @@ async def adopt(adopting: NamedDependency[Adopting], data: JSONBody[Whose]) -> J
     summary="How far the import has come",
     responses=fails(),
 )
-async def show_adoption(adopting: NamedDependency[Adopting]) -> Progress:
+async def show_adoption(adopting: NamedDependency[ImportService]) -> ImportProgress:
     """The one that runs, or the last one; an empty one where there was none."""
-    return adopting.progress or Progress("", 0, 0, [], False)
+    return adopting.progress or ImportProgress("", 0, 0, [], False)
 
 
 ROUTES = [list_adoptable, adopt, show_adoption]

@@ -10,7 +10,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.response.base import ASGIResponse
 
 from holdfast.errors import HoldfastError
-from holdfast.hub.state import Hub
+from holdfast.hub.state import HubState
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -76,7 +76,7 @@ else:
     Code = Literal[tuple(sorted(STATUS))]
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
     """Why something was not done; what stands behind the hint is told where the code has it to tell."""
 
     type: str  # a name for the code, not an address
@@ -146,7 +146,7 @@ def fails(*more: int) -> dict[int, ResponseSpec]:
     """The problems that a handler may answer with: those that all may, and these."""
     return {
         status: ResponseSpec(
-            Problem, generate_examples=False, media_type=MEDIA_TYPE, description=_codes(status)
+            ProblemDetails, generate_examples=False, media_type=MEDIA_TYPE, description=_codes(status)
         )
         for status in sorted({*ALWAYS, *more})
     }
@@ -168,5 +168,5 @@ def raw(body: bytes, status: int = 200, kind: str = JSON) -> ASGIResponse:
 
 # --- What handlers are given besides what a request brings.
 
-TheHub = NamedDependency[Hub]
+TheHub = NamedDependency[HubState]
 By = NamedDependency[str]  # in whose name

@@ -30,21 +30,21 @@ Limit = Annotated[int, QueryParameter(ge=1, le=500)]
 Reason = Annotated[str, msgspec.Meta(max_length=4000)]
 
 
-class Sessions(msgspec.Struct, frozen=True):
+class SessionPage(msgspec.Struct, frozen=True):
     """A page of a list, and the cursor of the next."""
 
     sessions: list[Header]
     next: str | None
 
 
-class Shown(msgspec.Struct, frozen=True):
+class SessionDetails(msgspec.Struct, frozen=True):
     """A session and the lineage of its tokens."""
 
     session: Session
     tokens: list[Token]
 
 
-class Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SessionPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A JSON merge patch of the metadata on the version that was seen, a new title, or both."""
 
     version: int | None = None
@@ -52,19 +52,19 @@ class Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReasonBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A reason that is kept with the change."""
 
     reason: Reason = BY_HAND
 
 
-class Removed(Session, frozen=True):
+class RemovedSession(Session, frozen=True):
     """A session in the trash."""
 
     worktree_stays: str | None = None  # why its worktree was not taken away, if it was not
 
 
-class Trusted(msgspec.Struct, frozen=True):
+class TrustedSession(msgspec.Struct, frozen=True):
     """Who trusts a session after which task, and why."""
 
     session: str
@@ -88,7 +88,7 @@ def _changes(path: str, operation: str, summary: str, *more: int) -> post:
     "/api/sessions",
     operation_id="listSessions",
     summary="Sessions, the latest first",
-    responses={**told(200, Sessions), **fails(404)},
+    responses={**told(200, SessionPage), **fails(404)},
 )
 async def list_sessions(
     hub: TheHub,
@@ -113,7 +113,7 @@ async def list_sessions(
     name, mark = repr((filters, before, limit)), await hub.store.mark()
     body = None if mark is None else hub.lists.get(name, mark)  # whoever polls, mostly finds nothing new
     if body is None:
-        page = Sessions(*await hub.store.headers(before=before, limit=limit, **filters))
+        page = SessionPage(*await hub.store.headers(before=before, limit=limit, **filters))
         body = hub.lists.keep(name, msgspec.json.encode(page), mark)
     return raw(body)
 
@@ -124,10 +124,10 @@ async def list_sessions(
     summary="A session's header with its metadata, and its tokens",
     responses=fails(404, 409),
 )
-async def show_session(hub: TheHub, session: FromPath[str]) -> Shown:
+async def show_session(hub: TheHub, session: FromPath[str]) -> SessionDetails:
     """All about one session but its events."""
     found = await hub.resolve(session)
-    return Shown(await hub.store.session(found), await hub.store.tokens(found))
+    return SessionDetails(await hub.store.session(found), await hub.store.tokens(found))
 
 
 @patch(
@@ -136,7 +136,7 @@ async def show_session(hub: TheHub, session: FromPath[str]) -> Shown:
     summary="Merge a JSON merge patch into the metadata, or set the title",
     responses=fails(404, 409, 413),
 )
-async def patch_session(hub: TheHub, session: FromPath[str], data: JSONBody[Patch]) -> Session:
+async def patch_session(hub: TheHub, session: FromPath[str], data: JSONBody[SessionPatch]) -> Session:
     """The session as it is then; `version_mismatch` carries the current version and metadata."""
     found = await hub.resolve(session)
     changes: list[Change] = []
@@ -156,11 +156,11 @@ async def patch_session(hub: TheHub, session: FromPath[str], data: JSONBody[Patc
     "archive", "archiveSession", "Put a session away; its key is free again, its tokens and prompts stay", 413
 )
 async def archive_session(
-    hub: TheHub, by: By, session: FromPath[str], data: JSONBody[Why | None] = None
+    hub: TheHub, by: By, session: FromPath[str], data: JSONBody[ReasonBody | None] = None
 ) -> Session:
     """The archived session."""
     found = await hub.resolve(session)
-    return await hub.store.archive(found, by, (data or Why()).reason)
+    return await hub.store.archive(found, by, (data or ReasonBody()).reason)
 
 
 @_changes("unarchive", "unarchiveSession", "Take a session out of the archive")
@@ -178,12 +178,12 @@ async def unarchive_session(hub: TheHub, by: By, session: FromPath[str]) -> Sess
 )
 async def delete_session(
     hub: TheHub, by: By, session: FromPath[str], reason: FromQuery[Reason] = BY_HAND
-) -> Response[Removed]:
+) -> Response[RemovedSession]:
     """The deleted session."""
     found = await hub.resolve(session)
     deleted, stays = await removing.delete(hub.store, found, by, reason)
     headers = {} if stays is None else {"x-holdfast-notice": quote(stays)}
-    return Response(Removed(**msgspec.structs.asdict(deleted), worktree_stays=stays), headers=headers)
+    return Response(RemovedSession(**msgspec.structs.asdict(deleted), worktree_stays=stays), headers=headers)
 
 
 @_changes("restore", "restoreSession", "Bring a session back from the trash")
@@ -193,11 +193,13 @@ async def restore_session(hub: TheHub, by: By, session: FromPath[str]) -> Sessio
 
 
 @_changes("trust", "trustSession", "Say that a session is sound whose last task was cancelled or failed", 413)
-async def trust_session(hub: TheHub, by: By, session: FromPath[str], data: JSONBody[Why]) -> Trusted:
+async def trust_session(
+    hub: TheHub, by: By, session: FromPath[str], data: JSONBody[ReasonBody]
+) -> TrustedSession:
     """What was recorded; that task no longer counts."""
     found = await hub.resolve(session)
     last = await trusting.trust(hub.store, found, by, data.reason)
-    return Trusted(found, last.id, by, data.reason)
+    return TrustedSession(found, last.id, by, data.reason)
 
 
 ROUTES = [
@@ -218,7 +220,7 @@ After = Annotated[int, QueryParameter(ge=0, le=10**15, description="The seq to g
 EventsLimit = Annotated[int, QueryParameter(ge=1, le=reads.PAGE)]
 
 
-class Events(msgspec.Struct, frozen=True):
+class EventPage(msgspec.Struct, frozen=True):
     """Records in order, and the `after` of the next page."""
 
     events: list[Event]
@@ -229,7 +231,7 @@ class Events(msgspec.Struct, frozen=True):
     "/api/sessions/{session:str}/events",
     operation_id="listEvents",
     summary="A session's events after a seq, in order",
-    responses={**told(200, Events), **fails(404, 409)},
+    responses={**told(200, EventPage), **fails(404, 409)},
 )
 async def list_events(
     hub: TheHub, session: FromPath[str], after: After = 0, limit: EventsLimit = reads.PAGE

@@ -9,8 +9,8 @@ from litestar.params import FromPath, HeaderParameter, QueryParameter
 from litestar.types import ASGIApp
 
 from holdfast.hub.api.responses import STREAM, TheHub, fails, told
-from holdfast.hub.state import Hub
-from holdfast.hub.streaming.stream import Past, PastOfAll, PastOfOne, Stream
+from holdfast.hub.state import HubState
+from holdfast.hub.streaming.stream import Backlog, FeedBacklog, SessionBacklog, Stream
 
 ABOUT = (
     "Server-sent events. `event`: a record, whose id is the cursor to come back with. `partial`: what an "
@@ -39,7 +39,7 @@ async def follow_session(
     hub: TheHub, session: FromPath[str], last_id: LastId = None, after: After = None
 ) -> ASGIApp:
     """The stream of one session."""
-    return await _stream(hub, PastOfOne(hub, await hub.resolve(session)), last_id, after)
+    return await _stream(hub, SessionBacklog(hub, await hub.resolve(session)), last_id, after)
 
 
 @get(
@@ -51,10 +51,10 @@ async def follow_session(
 )
 async def follow_all(hub: TheHub, last_id: LastId = None, after: After = None) -> ASGIApp:
     """The stream of all sessions."""
-    return await _stream(hub, PastOfAll(hub), last_id, after)
+    return await _stream(hub, FeedBacklog(hub), last_id, after)
 
 
-async def _stream(hub: Hub, past: Past, last_id: str | None, after: str | None) -> ASGIApp:
+async def _stream(hub: HubState, past: Backlog, last_id: str | None, after: str | None) -> ASGIApp:
     problem = await past.begin(last_id or after)
     return Stream(hub, past, problem)
 

@@ -17,7 +17,7 @@ from litestar.response.base import ASGIResponse
 from holdfast import __version__
 from holdfast.errors import HoldfastError
 from holdfast.hub.api.responses import TheHub, fails, raw, told
-from holdfast.hub.state import Failure, Healed
+from holdfast.hub.state import HealReport, HubFailure
 from holdfast.model.task import Task
 from holdfast.shortage import Shortage
 from holdfast.store import types
@@ -33,8 +33,8 @@ class Health(msgspec.Struct, frozen=True):
     version: str
     started_at: str
     store: str
-    healed: Healed | None
-    failure: Failure | None  # while `opening`: why; while `ok`: what is over
+    healed: HealReport | None
+    failure: HubFailure | None  # while `opening`: why; while `ok`: what is over
     shortage: Shortage | None  # while `short`: what is lacking; queued tasks wait for it
 
 
@@ -121,7 +121,7 @@ METRICS_ROUTES = [metrics]
 INTERRUPTED = 100  # that are told
 
 
-class Day(msgspec.Struct, frozen=True):
+class DayCounts(msgspec.Struct, frozen=True):
     """How the tasks ended that ended on a day (UTC)."""
 
     day: str
@@ -131,7 +131,7 @@ class Day(msgspec.Struct, frozen=True):
     interrupted: int = 0
 
 
-ENDS = Day.__struct_fields__[1:]  # a damaged row may have another word
+ENDS = DayCounts.__struct_fields__[1:]  # a damaged row may have another word
 
 
 class AgentCount(msgspec.Struct, frozen=True):
@@ -150,10 +150,10 @@ class SessionCount(msgspec.Struct, frozen=True):
     deleted: int = 0
 
 
-class Overview(msgspec.Struct, frozen=True):
+class OverviewReport(msgspec.Struct, frozen=True):
     """All at a glance."""
 
-    days: list[Day]  # the oldest first; each has its place, also when nothing ended
+    days: list[DayCounts]  # the oldest first; each has its place, also when nothing ended
     agents: list[AgentCount]
     sessions: SessionCount
     interrupted: list[Task]  # last tasks of live sessions: the latest 100
@@ -162,18 +162,18 @@ class Overview(msgspec.Struct, frozen=True):
     unreachable: int
     queued: int
     held: int  # tasks that are `waiting`
-    healed: Healed | None
+    healed: HealReport | None
 
 
 @get("/api/overview", operation_id="overview", summary="All at a glance", responses=fails())
-async def overview(hub: TheHub, days: Annotated[int, QueryParameter(ge=1, le=366)] = 14) -> Overview:
+async def overview(hub: TheHub, days: Annotated[int, QueryParameter(ge=1, le=366)] = 14) -> OverviewReport:
     """In numbers, of the last `days` days."""
     today = datetime.datetime.now(datetime.UTC).date()
     wanted = [str(today - datetime.timedelta(days=back)) for back in reversed(range(days))]
     return _told(await hub.store.overview(wanted[0], INTERRUPTED), wanted, hub.healed)
 
 
-def _told(found: types.StoreOverview, days: list[str], healed: Healed | None) -> Overview:
+def _told(found: types.StoreOverview, days: list[str], healed: HealReport | None) -> OverviewReport:
     agents = sorted({count.of for count in found.sessions})
     present = [count for count in found.sessions if count.kind != "deleted"]
     by_status = {
@@ -181,9 +181,10 @@ def _told(found: types.StoreOverview, days: list[str], healed: Healed | None) ->
         for status in ("running", "unreachable", "queued", "waiting")
     }
     states = ("live", "archived", "deleted")
-    return Overview(
+    return OverviewReport(
         days=[
-            Day(day, **{c.kind: c.many for c in found.days if c.of == day and c.kind in ENDS}) for day in days
+            DayCounts(day, **{c.kind: c.many for c in found.days if c.of == day and c.kind in ENDS})
+            for day in days
         ],
         agents=[
             AgentCount(agent, _sum(present, agent), _sum(by_status["running"], agent))

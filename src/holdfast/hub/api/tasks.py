@@ -21,32 +21,32 @@ from holdfast.settings import Leftovers
 from holdfast.store import types
 
 
-class Tasks(msgspec.Struct, frozen=True):
+class TaskList(msgspec.Struct, frozen=True):
     """Tasks, the one queued last first."""
 
     tasks: list[Task]
 
 
-class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CancelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to stop a task; `now`: without waiting for the agent to stop by itself."""
 
     now: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PermissionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An answer to what an agent asks for; to all that it asks where no call is named."""
 
     answer: Decision
     call: str | None = None
 
 
-class Answered(msgspec.Struct, frozen=True):
+class AnsweredPermissions(msgspec.Struct, frozen=True):
     """The answers as they were recorded."""
 
     answered: list[dict[str, Any]]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class OpenPermission(msgspec.Struct, frozen=True):
     """A permission that an agent waits for."""
 
     session: str
@@ -58,21 +58,21 @@ class Asked(msgspec.Struct, frozen=True):
     input: Any
 
 
-class Permissions(msgspec.Struct, frozen=True):
+class OpenPermissions(msgspec.Struct, frozen=True):
     """What waits for an answer, by the order of tasks."""
 
-    permissions: list[Asked]
+    permissions: list[OpenPermission]
 
 
 @get("/api/permissions", operation_id="listPermissions", summary="What agents ask for", responses=fails())
-async def list_permissions(hub: TheHub) -> Permissions:
+async def list_permissions(hub: TheHub) -> OpenPermissions:
     """The permissions of tasks that run, as long as nobody has answered them."""
-    return Permissions([_asked(found) for found in await hub.store.asked()])
+    return OpenPermissions([_asked(found) for found in await hub.store.asked()])
 
 
-def _asked(found: types.PendingPermission) -> Asked:
+def _asked(found: types.PendingPermission) -> OpenPermission:
     call, name = str(found.body["call"]), found.body.get("name")
-    return Asked(
+    return OpenPermission(
         session=found.session,
         task=found.task,
         at=found.at,
@@ -95,10 +95,10 @@ async def list_tasks(
     status: FromQuery[Status | None] = None,
     day: Annotated[str | None, QueryParameter(pattern=r"^\d{4}-\d{2}-\d{2}$")] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
-) -> Tasks:
+) -> TaskList:
     """Those of one session, or of all; with one status, or any; of the day they ended or were queued on."""
     of = await hub.resolve(session) if session else ""
-    return Tasks(await hub.store.latest_tasks(session=of, status=status or "", day=day or "", limit=limit))
+    return TaskList(await hub.store.latest_tasks(session=of, status=status or "", day=day or "", limit=limit))
 
 
 @get("/api/tasks/{task:str}", operation_id="showTask", summary="One task", responses=fails(404, 409))
@@ -114,7 +114,9 @@ async def show_task(hub: TheHub, task: FromPath[str]) -> Task:
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def cancel_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[Stop | None] = None) -> Task:
+async def cancel_task(
+    hub: TheHub, by: By, task: FromPath[str], data: JSONBody[CancelRequest | None] = None
+) -> Task:
     """The task as it is now: one that waited is cancelled, one that runs was asked to stop."""
     return await control.cancel_task(hub.store, task, by, twice=data is not None and data.now)
 
@@ -126,9 +128,13 @@ async def cancel_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[S
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def answer_task(hub: TheHub, by: By, task: FromPath[str], data: JSONBody[Answer]) -> Answered:
+async def answer_task(
+    hub: TheHub, by: By, task: FromPath[str], data: JSONBody[PermissionAnswer]
+) -> AnsweredPermissions:
     """The answers as they were recorded; whoever drives the task passes them on."""
-    return Answered(await control.answer_permissions(hub.store, task, data.answer, by, call=data.call))
+    return AnsweredPermissions(
+        await control.answer_permissions(hub.store, task, data.answer, by, call=data.call)
+    )
 
 
 ROUTES = [list_permissions, list_tasks, show_task, cancel_task, answer_task]
@@ -139,7 +145,7 @@ ROUTES = [list_permissions, list_tasks, show_task, cancel_task, answer_task]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=10**9)]
 
 
-class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to do, and where."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
@@ -158,7 +164,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     leftovers: Leftovers | None = None  # what to do about leftover processes; else as configured
 
 
-class GoOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to do next, and how to go on with the session."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
@@ -171,21 +177,21 @@ class GoOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     leftovers: Leftovers | None = None  # what to do about leftover processes; else as configured
 
 
-class Queued(msgspec.Struct, frozen=True):
+class QueuedPrompt(msgspec.Struct, frozen=True):
     """What was queued, and in which session."""
 
     task: str
     session: str
 
 
-class Once(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RedispatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Only those of these threads; all where none is named. `wait`: queue also what must wait."""
 
     keys: list[str] | None = None
     wait: bool = False
 
 
-class Moved(msgspec.Struct, frozen=True):
+class RedispatchedTask(msgspec.Struct, frozen=True):
     """An interrupted task and the one that is its retry."""
 
     of: str
@@ -194,10 +200,10 @@ class Moved(msgspec.Struct, frozen=True):
     waits_for: str | None = None  # what it has to wait for
 
 
-class Redispatched(msgspec.Struct, frozen=True):
+class RedispatchResult(msgspec.Struct, frozen=True):
     """What is run once more, and what is not and why."""
 
-    redispatched: list[Moved]
+    redispatched: list[RedispatchedTask]
     skipped: list[dict[str, Any]]
 
 
@@ -207,7 +213,7 @@ class Redispatched(msgspec.Struct, frozen=True):
     summary="Run a prompt: in the session of its key where that is safe, else in a fresh one",
     responses=fails(404, 409, 413),
 )
-async def dispatch(hub: TheHub, by: By, data: JSONBody[Prompt]) -> Queued:
+async def dispatch(hub: TheHub, by: By, data: JSONBody[DispatchRequest]) -> QueuedPrompt:
     """The task that was queued."""
     for name, path in (("cwd", data.cwd), ("here", data.here)):
         if path is not None and not os.path.isabs(path):
@@ -222,7 +228,9 @@ async def dispatch(hub: TheHub, by: By, data: JSONBody[Prompt]) -> Queued:
     summary="Go on with a session, if its verdict allows that or somebody says so",
     responses=fails(404, 409, 413),
 )
-async def resume_session(hub: TheHub, by: By, session: FromPath[str], data: JSONBody[GoOn]) -> Queued:
+async def resume_session(
+    hub: TheHub, by: By, session: FromPath[str], data: JSONBody[ResumeRequest]
+) -> QueuedPrompt:
     """The task that was queued; it may be in a new session."""
     wish = PromptRequest(session=await hub.resolve(session), **msgspec.structs.asdict(data))
     return _queued(await dispatching.dispatch(hub.context, wish, by=by))
@@ -235,19 +243,19 @@ async def resume_session(hub: TheHub, by: By, session: FromPath[str], data: JSON
     status_code=200,
     responses=fails(404, 409, 413),
 )
-async def redispatch(hub: TheHub, by: By, data: JSONBody[Once | None] = None) -> Redispatched:
+async def redispatch(hub: TheHub, by: By, data: JSONBody[RedispatchBody | None] = None) -> RedispatchResult:
     """What became of each."""
     keys, wait = (None, False) if data is None else (data.keys, data.wait)
-    came = Redispatched([], [])
+    came = RedispatchResult([], [])
     for key in [None] if keys is None else dict.fromkeys(keys):
         made = await redispatching.redispatch(hub.context, RedispatchRequest(key=key, wait=wait), by)
-        came.redispatched.extend(msgspec.convert(made["redispatched"], list[Moved]))
+        came.redispatched.extend(msgspec.convert(made["redispatched"], list[RedispatchedTask]))
         came.skipped.extend(made["skipped"])
     return came
 
 
-def _queued(task: Task) -> Queued:
-    return Queued(task.id, task.session)
+def _queued(task: Task) -> QueuedPrompt:
+    return QueuedPrompt(task.id, task.session)
 
 
 DISPATCHES_ROUTES = [dispatch, resume_session, redispatch]

@@ -23,7 +23,7 @@ KEPT = 1000  # lives that are told
 End = Literal["stopped", "killed", "running"]
 
 
-class Life(msgspec.Struct, frozen=True, rename={"begin": "from"}):
+class UptimeSpan(msgspec.Struct, frozen=True, rename={"begin": "from"}):
     """One hub: from when to when, and how it ended; a killed one's end is its last sign of life."""
 
     begin: str
@@ -31,13 +31,13 @@ class Life(msgspec.Struct, frozen=True, rename={"begin": "from"}):
     end: End
 
 
-class Lives(msgspec.Struct, frozen=True):
+class UptimeSpans(msgspec.Struct, frozen=True):
     """All of them, the oldest first."""
 
-    lives: list[Life]
+    lives: list[UptimeSpan]
 
 
-class Diary:
+class UptimeLog:
     """The file, as the hub that runs keeps it."""
 
     def __init__(self, home: Home):
@@ -60,7 +60,7 @@ class Diary:
         """We end."""
         self._add([json.dumps({"down": at})])
 
-    def read(self) -> list[Life]:
+    def read(self) -> list[UptimeSpan]:
         """What it tells; a line that cannot be read is passed over."""
         try:
             with open(self._path, encoding="utf-8", errors="replace") as file:
@@ -76,9 +76,9 @@ class Diary:
             os.close(fd)
 
 
-def told(lines: Iterable[str]) -> list[Life]:
+def told(lines: Iterable[str]) -> list[UptimeSpan]:
     """The lives that the lines of a diary tell."""
-    lives: list[Life] = []
+    lives: list[UptimeSpan] = []
     ends: dict[str, End] = {"down": "stopped", "killed": "killed"}
     for line in lines:
         try:
@@ -89,9 +89,9 @@ def told(lines: Iterable[str]) -> list[Life]:
             continue
         ((what, at),) = said.items()
         if what == "up" and timestamps.is_stamp(at):
-            lives.append(Life(at, None, "running"))
+            lives.append(UptimeSpan(at, None, "running"))
         elif what in ends and lives and timestamps.is_stamp(at):
-            lives[-1] = Life(lives[-1].begin, at, ends[what])
+            lives[-1] = UptimeSpan(lives[-1].begin, at, ends[what])
     return lives
 
 
@@ -99,12 +99,14 @@ def told(lines: Iterable[str]) -> list[Life]:
 async def list_lives(
     hub: TheHub,
     since: Annotated[str | None, QueryParameter(description="As 2026-01-31T12:00:00.000000Z.")] = None,
-) -> Lives:
+) -> UptimeSpans:
     """Those that were up then or later, at most the last thousand."""
     if since is not None and not timestamps.is_stamp(since):
         raise BadInput(f"{since!r} is not a time like 2026-01-31T12:00:00.000000Z")
-    found = [life for life in Diary(hub.home).read() if since is None or life.to is None or life.to >= since]
-    return Lives(found[-KEPT:])
+    found = [
+        life for life in UptimeLog(hub.home).read() if since is None or life.to is None or life.to >= since
+    ]
+    return UptimeSpans(found[-KEPT:])
 
 
 ROUTES = [list_lives]

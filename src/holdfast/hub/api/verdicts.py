@@ -13,14 +13,14 @@ from holdfast.agents.discovery import find, version
 from holdfast.errors import HoldfastError
 from holdfast.hub.api import responses as problem
 from holdfast.hub.api.responses import TheHub, fails
-from holdfast.hub.state import Hub
+from holdfast.hub.state import HubState
 from holdfast.resume.rules import Action
 from holdfast.resume.verdict import Reason, Verdict, judge
 from holdfast.runner import sessions
 from holdfast.runner.context import Context
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class SessionVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict (`action`, `reasons`, `session`, `token`), or the problem with it (the other fields)."""
 
     action: Action | msgspec.UnsetType = msgspec.UNSET
@@ -35,10 +35,10 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Verdicts(msgspec.Struct, frozen=True):
+class VerdictList(msgspec.Struct, frozen=True):
     """By the name that was asked for."""
 
-    verdicts: dict[str, Judged]
+    verdicts: dict[str, SessionVerdict]
 
 
 @get(
@@ -61,24 +61,24 @@ async def judge_session(hub: TheHub, session: FromPath[str], fork: FromQuery[boo
 async def judge_sessions(
     hub: TheHub,
     names: Annotated[list[str] | None, QueryParameter(name="session", max_items=50)] = None,
-) -> Verdicts:
+) -> VerdictList:
     """One for each name; what is wrong with one does not stop the others."""
-    found: dict[str, Judged] = {}
+    found: dict[str, SessionVerdict] = {}
     for name in dict.fromkeys(names or []):
         try:
-            found[name] = Judged(**msgspec.structs.asdict(await _kept(hub, name)))
+            found[name] = SessionVerdict(**msgspec.structs.asdict(await _kept(hub, name)))
         except HoldfastError as wrong:
-            found[name] = msgspec.convert(problem.document(wrong), Judged)
-    return Verdicts(found)
+            found[name] = msgspec.convert(problem.document(wrong), SessionVerdict)
+    return VerdictList(found)
 
 
-async def _kept(hub: Hub, name: str) -> Verdict:
+async def _kept(hub: HubState, name: str) -> Verdict:
     session = await hub.store.session(await hub.resolve(name))
     kept = hub.verdicts.get(session.id, session.events)
     return kept or hub.verdicts.keep(session.id, await _judge(hub, session.id), session.events)
 
 
-async def _judge(hub: Hub, session: str, *, fork: bool = False, whole: bool = False) -> Verdict:
+async def _judge(hub: HubState, session: str, *, fork: bool = False, whole: bool = False) -> Verdict:
     """`whole`: with the agent's version, which is dear to ask for."""
     header = await hub.store.session(session)
     facts = await sessions.facts(hub.context, header)

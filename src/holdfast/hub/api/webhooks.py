@@ -13,7 +13,7 @@ from holdfast.forges import settings, webhook
 from holdfast.forges.settings import Forge
 from holdfast.forges.webhook import DeliveryResult
 from holdfast.hub.api.responses import TheHub, fails
-from holdfast.hub.state import Hub
+from holdfast.hub.state import HubState
 
 BODY = 4 * 1024 * 1024  # bytes of a delivery; that of an issue has some ten thousand
 
@@ -38,7 +38,7 @@ async def receive_delivery(
     return await webhook.receive(hub.context, hub.deliveries, sender, headers, await request.body())
 
 
-def _forges(hub: Hub) -> dict[str, Forge]:
+def _forges(hub: HubState) -> dict[str, Forge]:
     """The forges as the config has them now; what is wrong with it is not for a stranger to read."""
     try:
         return settings.read_forges(config.load(hub.home))

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.hub.streaming import frames
-from holdfast.hub.streaming.frames import BEAT, Frame
+from holdfast.hub.streaming.frames import BEAT, SseFrame
 from holdfast.model.event import Event
 from holdfast.runner.context import ReadPartial
 from holdfast.runner.recorder import PASSING
@@ -49,7 +49,7 @@ class Subscriber:
         self._live = not self.missed
         return self._live
 
-    def put(self, frame: Frame) -> None:
+    def put(self, frame: SseFrame) -> None:
         """An event."""
         if self.why is not None or self.missed:
             return
@@ -153,7 +153,7 @@ REST_S = 0.1  # between two tellings of it
 Readers = Callable[[str], Sequence[Subscriber]]  # who reads a session
 
 
-class Speech:
+class PartialText:
     """Asks the drivers of this hub's tasks; nothing is kept here but whom to ask."""
 
     def __init__(self, readers: Readers) -> None:
@@ -218,7 +218,7 @@ class Feed:
         self.events = 0  # passed on since the start
         self._of_all: set[Subscriber] = set()
         self._of_session: dict[str, set[Subscriber]] = {}
-        self.speech = Speech(self._readers)
+        self.speech = PartialText(self._readers)
         self._ears: list[Callable[[str, Event], None]] = []
 
     @property
@@ -293,7 +293,7 @@ class Feed:
             of_session = self._of_session.get(change.session)
             if not of_session and not self._of_all:
                 continue
-            made = Frame(change.session, change.event, change.cursor)
+            made = SseFrame(change.session, change.event, change.cursor)
             for subscriber in of_session or ():
                 subscriber.put(made)
             for subscriber in self._of_all:

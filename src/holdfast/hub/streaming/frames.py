@@ -13,7 +13,7 @@ from holdfast.store import reads
 BEAT = b": beat\n\n"
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a session's stream is: after that record of that session of that database."""
 
     epoch: str
@@ -21,7 +21,7 @@ class Place(NamedTuple):
     seq: int
 
 
-class Frame:
+class SseFrame:
     """One event, and where it is in its session's stream and in that of all."""
 
     __slots__ = ("_data", "_in_all", "_in_session", "cursor", "event", "session")
@@ -48,7 +48,7 @@ class Frame:
     def in_session(self) -> bytes:
         """As its session's stream sends it."""
         if self._in_session is None:
-            place = Place(epoch_of(self.cursor), self.session, self.event.seq)
+            place = StreamPosition(epoch_of(self.cursor), self.session, self.event.seq)
             self._in_session = _event(written(place), self._encoded())
         return self._in_session
 
@@ -58,7 +58,7 @@ class Frame:
         return self._data
 
 
-def from_line(place: Place, line: str) -> bytes:
+def from_line(place: StreamPosition, line: str) -> bytes:
     """An event of a session's stream from its JSON line."""
     return _event(written(place), f'{{"session":"{place.session}","event":{line}}}'.encode())
 
@@ -83,16 +83,16 @@ def partial(session: str, task: str, kind: str, text: str) -> bytes:
     return _named("partial", {"session": session, "task": task, "kind": kind, "text": text})
 
 
-def written(place: Place) -> str:
+def written(place: StreamPosition) -> str:
     """A session's place as a cursor."""
     return f"{place.epoch}/{place.session}/{place.seq}"
 
 
-def read(cursor: str) -> Place | None:
+def read(cursor: str) -> StreamPosition | None:
     """A cursor of a session's stream; None if it is none."""
     epoch, _, rest = cursor.partition("/")
     session, _, seq = rest.partition("/")
-    return Place(epoch, session, int(seq)) if reads.is_number(seq) else None
+    return StreamPosition(epoch, session, int(seq)) if reads.is_number(seq) else None
 
 
 def epoch_of(cursor: str) -> str:

@@ -11,10 +11,10 @@ from litestar.types import Receive, Scope, Send
 from holdfast import errors
 from holdfast.hub.api.responses import STREAM
 from holdfast.hub.http_protocol import CUT
-from holdfast.hub.state import Hub
+from holdfast.hub.state import HubState
 from holdfast.hub.streaming import frames
 from holdfast.hub.streaming.feed import Subscriber
-from holdfast.hub.streaming.frames import Frame, Place
+from holdfast.hub.streaming.frames import SseFrame, StreamPosition
 from holdfast.runner.recorder import PASSING
 from holdfast.store import reads
 
@@ -22,7 +22,7 @@ FIRST = 50  # events read at first
 AIM = 256 * 1024  # bytes that a page should have; a thousand readers may have one each
 
 
-class Past(Protocol):
+class Backlog(Protocol):
     """The log on the way to one reader."""
 
     session: str | None  # None: of all
@@ -42,10 +42,10 @@ class Past(Protocol):
         ...
 
 
-class PastOfOne:
+class SessionBacklog:
     """The log of one session."""
 
-    def __init__(self, hub: Hub, session: str):
+    def __init__(self, hub: HubState, session: str):
         self.session: str | None = session
         self.place = 0
         self._name = session
@@ -56,7 +56,7 @@ class PastOfOne:
     @property
     def cursor(self) -> str:
         """See `Past`."""
-        return frames.written(Place(self._epoch, self._name, self.place))
+        return frames.written(StreamPosition(self._epoch, self._name, self.place))
 
     async def begin(self, cursor: str | None) -> str | None:
         """See `Past`; a plain number is the seq of a record."""
@@ -69,9 +69,9 @@ class PastOfOne:
 
     def _find(self, cursor: str, last: int) -> tuple[int, str | None]:
         if reads.is_number(cursor):
-            place = Place(self._epoch, self._name, int(cursor))
+            place = StreamPosition(self._epoch, self._name, int(cursor))
         else:
-            place = frames.read(cursor) or Place("", "", 0)
+            place = frames.read(cursor) or StreamPosition("", "", 0)
         if (place.epoch, place.session) != (self._epoch, self._name):
             return 0, "that id is none of this stream's"
         return (place.seq, None) if place.seq <= last else (0, "that id is ahead of the log")
@@ -80,7 +80,7 @@ class PastOfOne:
         """See `Past`."""
         while lines := await self._hub.store.event_lines(self._name, after=self.place, limit=self._limit):
             pieces = [
-                frames.from_line(Place(self._epoch, self._name, seq), line)
+                frames.from_line(StreamPosition(self._epoch, self._name, seq), line)
                 for seq, line in enumerate(lines, self.place + 1)
             ]
             page = b"".join(pieces)
@@ -89,10 +89,10 @@ class PastOfOne:
             self.place += len(lines)
 
 
-class PastOfAll:
+class FeedBacklog:
     """The log of all sessions, in the order in which it was written."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: HubState) -> None:
         self.session: str | None = None
         self.place = 0
         self._hub = hub
@@ -120,7 +120,7 @@ class PastOfAll:
             found = await self._hub.store.changes(self.cursor, limit=self._limit)
             if found.gap or not found.changes:  # a gap: the feed has seen it, too, and begins anew
                 return
-            page = b"".join([Frame(c.session, c.event, c.cursor).in_all() for c in found.changes])
+            page = b"".join([SseFrame(c.session, c.event, c.cursor).in_all() for c in found.changes])
             self._limit = _limit(len(page), len(found.changes))
             yield page
             self.place = frames.number_of(found.cursor)
@@ -147,7 +147,7 @@ _START = [
 class Stream:
     """An ASGI answer without end."""
 
-    def __init__(self, hub: Hub, past: Past, problem: str | None):
+    def __init__(self, hub: HubState, past: Backlog, problem: str | None):
         """`problem`: why the reader's cursor could not be taken."""
         self._hub = hub
         self._past = past
