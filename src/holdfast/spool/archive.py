@@ -230,6 +230,8 @@ def unpack(spool: Spool, disk: Disk = DISK) -> None:
             continue
         if os.path.exists(path):
             relation = _compare(path, copy)
+            if relation == "different" and _unpacked_size(copy) > os.path.getsize(path):
+                relation = "shorter"  # of two launches: the restored one ended sooner
             if relation == "different":
                 _put_aside(copy, disk)
             if relation != "shorter":
@@ -256,6 +258,14 @@ def _unpacked(copy: str) -> Iterator[bytes]:
     with gzip.open(copy, "rb") as packed:
         while data := packed.read(_PIECE):
             yield data
+
+
+def _unpacked_size(copy: str) -> int:
+    """How many bytes a compressed copy holds; -1 if it cannot be read."""
+    try:
+        return sum(map(len, _unpacked(copy)))
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return -1
 
 
 def _compressed(fd: int) -> Iterator[bytes]:

@@ -149,6 +149,19 @@ def test_two_processes_may_compress_one_folder_at_the_same_time(tmp_path: Path) 
     assert points > 20
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_of_two_launches_the_longer_output_is_read(spool: Spool, broken: bool) -> None:
+    """A restore put the output of an earlier launch beside that of a later one; both are kept."""
+    archive.compress(spool)
+    if broken:
+        Path(spool.stdout + ".gz").write_bytes(b"no gzip")
+    Path(spool.stdout).write_bytes(b"the earlier launch")
+    archive.unpack(spool)
+    kept = [name for name in os.listdir(spool.path) if ".other-" in name]
+    assert content(spool.stdout) == (b"the earlier launch" if broken else OUT)
+    assert kept == ["stdout.gz.other-1" if broken else "stdout.other-1"]
+
+
 def test_what_was_written_behind_a_copy_is_not_lost(spool: Spool) -> None:
     """A tool that outlived its agent still held the file when we were cut between copy and removal."""
     durable_io.create(spool.stdout + ".gz", [gzip.compress(OUT[:100])])
