@@ -96,7 +96,7 @@ def forget(home: Home, names: list[str]) -> None:
 
 
 def copied(node: Node) -> str:
-    """What a person is told of a home that was copied."""
+    """The message for a person whose home was copied."""
     text = f"this home is a copy of node {node.copy_of[-1]}; it is node {node.id} now"
     if node.private:
         return f"{text}, and tasks that ran when it was copied are not taken over"

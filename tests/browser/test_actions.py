@@ -98,7 +98,7 @@ def test_cancel(hub: HubProcess, window: Window) -> None:
     shoot(page, "verdict")
     page.keyboard.press("Escape")
     choose(page, "Trust…")
-    page.get_by_label("Why can it be gone on with?").fill("I stopped it myself")
+    page.get_by_label("Why is it safe to resume?").fill("I stopped it myself")
     page.get_by_role("button", name="Trust", exact=True).click()
     expect(page.locator(".go-on .chip")).not_to_have_attribute("data-verdict", "wait")
 

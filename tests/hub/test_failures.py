@@ -40,7 +40,7 @@ def test_a_fault_is_told_and_the_hub_comes_back(home: Home, tmp_path: Path) -> N
         failure = health(hub)["failure"]  # it is over, and not forgotten
         log = hub.log()
         assert log.count("ZeroDivisionError: nobody has foreseen this") == failure["times"]
-        assert log.count("something unforeseen; the home is closed") == failure["times"]
+        assert log.count("unexpected failure; the home is closed") == failure["times"]
 
         assert ended(hub, running_task["task"])["status"] == "succeeded"  # the agent did not notice
         ask(hub, "PATCH", f"/api/sessions/{session}", {"title": "after"})

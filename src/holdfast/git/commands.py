@@ -59,7 +59,7 @@ class GitFailed(Exception):
         self.status = status  # None: it never got so far
 
 
-class Answer(msgspec.Struct, frozen=True):
+class GitOutput(msgspec.Struct, frozen=True):
     """What git said."""
 
     output: bytes
@@ -106,7 +106,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def ask(cwd: str, *args: str, limit: int = MAX_OUTPUT) -> Answer:
+async def ask(cwd: str, *args: str, limit: int = MAX_OUTPUT) -> GitOutput:
     """Ask something that changes nothing, not even git's caches; no filter runs."""
     options = await _safe_options(cwd, args, own_filters=False)
     if args[0] in _SHOWING:
@@ -179,7 +179,7 @@ def filter_overrides(listed: bytes, own_filters: bool) -> list[tuple[str, str]]:
 
 async def _run(
     cwd: str, args: tuple[str, ...], seconds: float, limit: int, *, optional_locks: bool
-) -> Answer:
+) -> GitOutput:
     env = environment(os.environ)
     if not optional_locks:
         env["GIT_OPTIONAL_LOCKS"] = "0"
@@ -206,7 +206,7 @@ async def _run(
         async with asyncio.timeout(seconds):
             output, cut = await _read(process.stdout, limit, to_end=False)
             if cut:
-                return Answer(output, cut=True)
+                return GitOutput(output, cut=True)
             said, _ = await errors
             status = await process.wait()
     except TimeoutError:
@@ -218,7 +218,7 @@ async def _run(
     if status:
         told = text(said).strip() or f"git {_command(args)} ended with status {status}"
         raise GitFailed(told, status)
-    return Answer(output)
+    return GitOutput(output)
 
 
 async def _read(stream: asyncio.StreamReader, limit: int, *, to_end: bool) -> tuple[bytes, bool]:
@@ -307,11 +307,11 @@ async def _with_submodules(found: Changes, top: str) -> Changes:
     return msgspec.structs.replace(found, changed=changed, more=found.more or listed.cut)
 
 
-def _names_paths(told: Answer) -> bool:
+def _names_paths(told: GitOutput) -> bool:
     return any(not record.startswith(b"# ") for record in told.output.split(b"\0")[:-1])
 
 
-def parse(told: Answer, top: str) -> Changes:
+def parse(told: GitOutput, top: str) -> Changes:
     """Read the answer of `git status --porcelain=v2 --branch -z`."""
     head: str | None = None
     branch: str | None = None

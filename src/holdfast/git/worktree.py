@@ -97,7 +97,7 @@ async def may_remove(worktree: Worktree) -> list[str]:
     """Why the worktree must stay; empty only if git has answered every question.
 
     Ignored files do not count: what a repository says to ignore is build output and the like, and
-    would keep every worktree for ever.
+    would keep every worktree forever.
     """
     path = worktree.path
     try:
@@ -246,7 +246,7 @@ async def _left_of(worktree: Worktree) -> str | None:
 
 
 async def _revive(worktree: Worktree, own: str) -> None:
-    """Check the files out again of what git has kept; adding it anew would drop what was staged."""
+    """Check out the files of a worktree that git still knows; adding it again would drop staged changes."""
     durable_io.make_folder(os.path.dirname(worktree.path))
     os.mkdir(worktree.path)
     durable_io.create(os.path.join(worktree.path, ".git"), [f"gitdir: {own}\n".encode()])

@@ -1,4 +1,4 @@
-"""Who is let in: by the name the hub is called, by where a request comes from, by the token or a login."""
+"""Which requests are accepted: by the host name they use, their origin, and the token or login they bring."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class HubLifecycle:
             if isinstance(problem, errors.HoldfastError):
                 log.warning("%s; the home is closed", problem.message)
             else:
-                log.exception("something unforeseen; the home is closed")
+                log.exception("unexpected failure; the home is closed")
             await self._rest_after(problem)
 
     async def _rest_after(self, problem: Exception) -> None:

@@ -179,7 +179,7 @@ class HubState:
         self._open.set()
 
     def end(self, why: str) -> None:
-        """The home is closed and will be opened again: whoever reads a stream begins anew then."""
+        """The home is closed and will be opened again: readers of streams start over then."""
         self._context = None
         self._open.clear()
         self.feed.begin_anew(why)

@@ -33,7 +33,7 @@ class TokenRules(msgspec.Struct, frozen=True):
 
 
 class ResumeTarget(msgspec.Struct, frozen=True):
-    """All a launcher needs to go on with a session."""
+    """All a launcher needs to resume a session."""
 
     session: str
     agent: str

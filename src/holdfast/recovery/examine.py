@@ -75,7 +75,7 @@ class Parting(NamedTuple):
     action: str
 
 
-ANEW = "put it into quarantine and make it anew from the database"
+ANEW = "move it to quarantine and recreate it from the database"
 EMPTY = Parting("mirror_empty", "the mirror has zero bytes", ANEW)
 CUT = Parting("mirror_short", "the mirror was cut after record {alike}", ANEW)
 BEHIND = Parting("mirror_behind", "the mirror ends at record {alike} of {records}", "add what it lacks")
@@ -152,7 +152,7 @@ async def contrast(sql: Sql, head: Head, path: str, level: MirrorPosition) -> Co
 async def _parting(
     sql: Sql, head: Head, sight: Sight, level: MirrorPosition
 ) -> tuple[Parting, dict[str, Any]]:
-    """What a mirror holds from the byte on where it parts from the log."""
+    """What a mirror holds from the first byte that differs from the log."""
     found = await contrast(sql, head, sight.path, level)
     damage, beyond, wrong = found.damage, found.beyond, found.altered
     other = sorted({*found.differences, *found.unproven} - set(wrong))
@@ -330,7 +330,7 @@ def _missing(head: Head) -> Finding:
         code="mirror_missing",
         subject=head.id,
         text=f"the session has {head.seq} records and no mirror",
-        action="make it anew from the database",
+        action="recreate it from the database",
     )
 
 
@@ -338,7 +338,7 @@ def _misnamed(head: Head) -> Finding:
     return Finding(
         code="session_misnamed",
         subject=repr(head.id),
-        text=f"the database has a session of {head.seq} records under a name that is none",
+        text=f"the database has a session of {head.seq} records under an invalid name",
         action=None,
     )
 

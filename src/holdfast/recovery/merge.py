@@ -110,7 +110,7 @@ class Difference(NamedTuple):
 def altered(differences: Mapping[int, Difference], agreed: int, sealed: int) -> list[int]:
     """Those that were altered in the database; the others belong to another history.
 
-    An old copy of a database may have gone on with a history of its own, as valid as the mirror's. It is
+    An old copy of a database may have continued with a history of its own, as valid as the mirror's. It is
     the same history where a later record agrees (`agreed` is the last that does), where the two were seen
     to be alike before (`sealed`), and where the time of a record is the same.
     """

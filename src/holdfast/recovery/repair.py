@@ -282,7 +282,7 @@ def _keep(home: Home, name: str, why: str, data: bytes) -> str:
 
 
 async def put_session_back(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
-    """A whole session from its mirror; a damaged file is then made anew."""
+    """Restore a whole session from its mirror; a damaged file is then recreated."""
     session = finding.subject
     adopted = await _adopt_file(store, session, home.mirror(session), terms)
     if (await store.session(session)).state == "deleted":

@@ -58,7 +58,7 @@ async def _check_joint(sql: Sql, session: str, n: int | None, head: int, records
 
 
 async def refold(store: Store, session: str) -> None:
-    """Make a session's views anew from its log."""
+    """Rebuild a session's views from its log."""
 
     async def operation(sql: Sql) -> OperationResult:
         sql.forget()

@@ -22,7 +22,7 @@ _RECORDING_S = 1.0  # more than a shell needs from making a file to writing its 
 
 
 class Outbox:
-    """The lines for one agent; a driver that starts anew may send all of its lines again."""
+    """The lines for one agent; a driver that starts over may send all of its lines again."""
 
     def __init__(self, path: str):
         self._path = path

@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def record() -> None:
-    """Append who this is to `relays`; whoever closes the input first removes its name, then reads this."""
+    """Append who this is to `relays`; to close the input, remove its name first, then read this."""
     try:
         with open("/proc/self/stat", "rb") as file:
             line = file.read().strip()

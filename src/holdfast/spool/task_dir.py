@@ -131,7 +131,7 @@ class Spool:
             return False
 
     def prevent_relay(self) -> bool:
-        """Take the place of the relay's keeper: the agent's stdin ends at once; False if there was one."""
+        """Prevent the relay's keeper: the agent's stdin ends at once; False if one has started."""
         return _take(self.relay_file)
 
     def end_relays(self) -> None:

@@ -99,7 +99,7 @@ class Watch:
                 self._libc.inotify_rm_watch(self._fd, number)  # fails if the folder is gone: as well
 
     def close(self) -> None:
-        """End the watching; whoever waits is woken."""
+        """Stop watching and wake every waiter."""
         if self._fd is not None:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)

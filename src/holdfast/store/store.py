@@ -260,7 +260,7 @@ class Store(TaskCalls, FeedCalls):
         return [session for (session,) in await self.query(question)]
 
     async def resume_target(self, session: str) -> ResumeTarget:
-        """What a launcher needs to go on; NoToken if there is nothing to go on with."""
+        """What a launcher needs to resume; NoToken if there is nothing to resume."""
 
         async def question(sql: Sql) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             return await reads.session(sql, session), await reads.tokens(sql, session)

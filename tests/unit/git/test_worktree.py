@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast import errors
 from holdfast.git import commands, worktree
-from holdfast.git.commands import Answer, Changes
+from holdfast.git.commands import Changes, GitOutput
 from holdfast.model.session import Worktree
 
 AT = "2026-01-31T12:00:00.000000Z"
@@ -257,8 +257,8 @@ async def test_a_git_that_does_not_answer_is_not_clean(
 
 
 async def test_an_unknown_answer_is_not_clean() -> None:
-    assert commands.parse(Answer(b"# branch.oid abc\x00X what\x00"), "/").problem
-    assert commands.parse(Answer(b"# branch.oid abc\x00# stash 3\x00"), "/") == Changes(head="abc")
+    assert commands.parse(GitOutput(b"# branch.oid abc\x00X what\x00"), "/").problem
+    assert commands.parse(GitOutput(b"# branch.oid abc\x00# stash 3\x00"), "/") == Changes(head="abc")
 
 
 def shown(reasons: list[str]) -> str:

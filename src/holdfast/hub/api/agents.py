@@ -11,7 +11,7 @@ from holdfast.agents.installed import check_agents
 from holdfast.hub.api.responses import TheHub, fails
 
 
-class InstalledAgent(msgspec.Struct, frozen=True):
+class AgentStatus(msgspec.Struct, frozen=True):
     """One agent of the registry."""
 
     name: str
@@ -26,10 +26,10 @@ class InstalledAgent(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
-class InstalledAgents(msgspec.Struct, frozen=True):
+class AgentStatusList(msgspec.Struct, frozen=True):
     """All of them."""
 
-    agents: list[InstalledAgent]
+    agents: list[AgentStatus]
 
 
 @get(
@@ -38,14 +38,14 @@ class InstalledAgents(msgspec.Struct, frozen=True):
     summary="What is installed here, and what is known not to work with it",
     responses=fails(),
 )
-async def list_agents(hub: TheHub) -> InstalledAgents:
+async def list_agents(hub: TheHub) -> AgentStatusList:
     """Every agent of the registry; the look may be half a minute old."""
     context = hub.context
     found = hub.agents.get("")
     if found is None:
         seen = await asyncio.to_thread(check_agents, context.registry, context.settings.tables, context.env)
         found = hub.agents.keep("", seen)
-    return InstalledAgents(msgspec.convert(found, list[InstalledAgent]))
+    return AgentStatusList(msgspec.convert(found, list[AgentStatus]))
 
 
 ROUTES = [list_agents]

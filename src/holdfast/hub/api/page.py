@@ -33,7 +33,7 @@ PLAIN = b"""<!doctype html>
 """
 
 
-class PageFile(NamedTuple):
+class StaticFile(NamedTuple):
     """A file as it is sent."""
 
     body: bytes
@@ -45,7 +45,7 @@ class PageFile(NamedTuple):
 async def index(request: Request[Any, Any, Any]) -> ASGIResponse:
     """The page itself."""
     found = _read(os.path.join(FOLDER, "index.html"))
-    return _answer(request, found or PageFile(PLAIN, KINDS[".html"], ""))
+    return _answer(request, found or StaticFile(PLAIN, KINDS[".html"], ""))
 
 
 @get("/page/{name:path}", include_in_schema=False)
@@ -64,7 +64,7 @@ def login() -> bytes | None:
     return None if found is None else found.body
 
 
-def _read(path: str) -> PageFile | None:
+def _read(path: str) -> StaticFile | None:
     try:
         at = os.stat(path)
     except OSError:
@@ -73,14 +73,14 @@ def _read(path: str) -> PageFile | None:
 
 
 @lru_cache(maxsize=64)
-def _loaded(path: str, _changed: int, _size: int) -> PageFile:
+def _loaded(path: str, _changed: int, _size: int) -> StaticFile:
     with open(path, "rb") as file:
         body = file.read()
     kind = KINDS.get(os.path.splitext(path)[1]) or mimetypes.guess_type(path)[0] or "application/octet-stream"
-    return PageFile(body, kind, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return StaticFile(body, kind, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-def _answer(request: Request[Any, Any, Any], found: PageFile) -> ASGIResponse:
+def _answer(request: Request[Any, Any, Any], found: StaticFile) -> ASGIResponse:
     headers = {"cache-control": "no-cache", **({"etag": found.etag} if found.etag else {})}
     if found.etag and request.headers.get("if-none-match") == found.etag:
         return ASGIResponse(status_code=304, headers=headers, media_type=found.kind)

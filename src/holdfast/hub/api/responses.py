@@ -58,15 +58,15 @@ STATUS = {
     "version_mismatch": 409,
 }
 TITLES = {
-    400: "That cannot be taken",
-    401: "Not let in",
-    403: "Not let in",
+    400: "Bad request",
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "Not found",
-    405: "Not so",
-    409: "It does not fit the present state",
+    405: "Method not allowed",
+    409: "Conflict",
     413: "Too large",
-    500: "Something unforeseen",
-    503: "Not just now",
+    500: "Internal error",
+    503: "Service unavailable",
 }
 
 

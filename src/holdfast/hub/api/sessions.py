@@ -30,7 +30,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=500)]
 Reason = Annotated[str, msgspec.Meta(max_length=4000)]
 
 
-class SessionPage(msgspec.Struct, frozen=True):
+class SessionListing(msgspec.Struct, frozen=True):
     """A page of a list, and the cursor of the next."""
 
     sessions: list[Header]
@@ -88,7 +88,7 @@ def _changes(path: str, operation: str, summary: str, *more: int) -> post:
     "/api/sessions",
     operation_id="listSessions",
     summary="Sessions, the latest first",
-    responses={**told(200, SessionPage), **fails(404)},
+    responses={**told(200, SessionListing), **fails(404)},
 )
 async def list_sessions(
     hub: TheHub,
@@ -113,7 +113,7 @@ async def list_sessions(
     name, mark = repr((filters, before, limit)), await hub.store.mark()
     body = None if mark is None else hub.lists.get(name, mark)  # whoever polls, mostly finds nothing new
     if body is None:
-        page = SessionPage(*await hub.store.headers(before=before, limit=limit, **filters))
+        page = SessionListing(*await hub.store.headers(before=before, limit=limit, **filters))
         body = hub.lists.keep(name, msgspec.json.encode(page), mark)
     return raw(body)
 

@@ -10,7 +10,7 @@ from litestar.types import ASGIApp
 
 from holdfast.hub.api.responses import STREAM, TheHub, fails, told
 from holdfast.hub.state import HubState
-from holdfast.hub.streaming.stream import Backlog, FeedBacklog, SessionBacklog, Stream
+from holdfast.hub.streaming.stream import Backlog, FeedBacklog, OneSessionBacklog, Stream
 
 ABOUT = (
     "Server-sent events. `event`: a record, whose id is the cursor to come back with. `partial`: what an "
@@ -39,7 +39,7 @@ async def follow_session(
     hub: TheHub, session: FromPath[str], last_id: LastId = None, after: After = None
 ) -> ASGIApp:
     """The stream of one session."""
-    return await _stream(hub, SessionBacklog(hub, await hub.resolve(session)), last_id, after)
+    return await _stream(hub, OneSessionBacklog(hub, await hub.resolve(session)), last_id, after)
 
 
 @get(

@@ -131,7 +131,7 @@ async def cancel_task(
 async def answer_task(
     hub: TheHub, by: By, task: FromPath[str], data: JSONBody[PermissionAnswer]
 ) -> AnsweredPermissions:
-    """The answers as they were recorded; whoever drives the task passes them on."""
+    """The recorded answers; the worker of the task passes them on."""
     return AnsweredPermissions(
         await control.answer_permissions(hub.store, task, data.answer, by, call=data.call)
     )
@@ -165,7 +165,7 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do next, and how to go on with the session."""
+    """The prompt, and how to continue the session."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     how: ResumeMode = "resume"
@@ -225,7 +225,7 @@ async def dispatch(hub: TheHub, by: By, data: JSONBody[DispatchRequest]) -> Queu
 @post(
     "/api/sessions/{session:str}/resume",
     operation_id="resumeSession",
-    summary="Go on with a session, if its verdict allows that or somebody says so",
+    summary="Resume a session if its verdict allows it or the caller overrides it",
     responses=fails(404, 409, 413),
 )
 async def resume_session(

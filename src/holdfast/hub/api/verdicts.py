@@ -1,4 +1,4 @@
-"""Verdicts over HTTP: may a session be gone on with, and why."""
+"""Verdicts over HTTP: is a session safe to resume, and why."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class VerdictList(msgspec.Struct, frozen=True):
 @get(
     "/api/sessions/{session:str}/verdict",
     operation_id="judgeSession",
-    summary="May this session be gone on with, and why",
+    summary="Is this session safe to resume, and why",
     responses=fails(404, 409),
 )
 async def judge_session(hub: TheHub, session: FromPath[str], fork: FromQuery[bool] = False) -> Verdict:

@@ -75,7 +75,7 @@ function openPalette() {
 
 const inSession = (act) => () => view instanceof SessionView && view.session && act(view);
 const toNeighbour = (step) => () => {
-  const id = sessions.neighbour(step);
+  const id = sessions.neighbor(step);
   if (id) go(`/s/${id}`);
 };
 

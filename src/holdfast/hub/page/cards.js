@@ -73,7 +73,7 @@ function mark(item) {
     kind = body.status ?? body.op;
     extra = body.reason ?? (body.op === "queue" && body.retry_of ? `again, after ${body.retry_of}` : null);
   } else if (of === "session") {
-    words = { create: "Session began", archive: "Archived", unarchive: "Taken out of the archive", delete: "Deleted", restore: "Restored", describe: "Described anew" }[body.op] ?? words;
+    words = { create: "Session began", archive: "Archived", unarchive: "Unarchived", delete: "Deleted", restore: "Restored", describe: "Description changed" }[body.op] ?? words;
     extra = body.reason ?? (body.op === "create" ? body.cwd : body.title);
     if (body.link) extra = `goes on from ${body.link.session} (${body.link.relation})`;
   } else if (of === "token") {

@@ -1,4 +1,4 @@
-// Diffs: told apart from other text, made from an edit, drawn in colours.
+// Diffs: detected in other text, built from an edit, drawn in colors.
 import { h } from "./dom.js";
 
 const LIMIT = 1500; // lines of a side that are compared; what is longer is shown as all out, all in

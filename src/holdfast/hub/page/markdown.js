@@ -65,7 +65,7 @@ function fenced(lines, at, opening, into) {
   return end - at + 1;
 }
 
-/** A block of code, a diff in colours. */
+/** A block of code, a diff in colors. */
 export function code(text, language = "") {
   const isDiff = /^(diff|patch)$/.test(language);
   const inside = isDiff ? diffLines(text) : text;

@@ -1,4 +1,4 @@
-// What agents wait for an answer to, in all sessions; told to whoever shows it, and in the tab's title.
+// The open permission requests of all sessions, for the views that show them and the tab's title.
 import * as api from "./api.js";
 
 /** Tells `change` when somebody asks or was answered. */

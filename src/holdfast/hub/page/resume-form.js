@@ -1,4 +1,4 @@
-// Going on with a session: what to say, how, and the verdict beside it.
+// The form that continues a session: the prompt, the mode, and the verdict beside it.
 import * as api from "./api.js";
 import { h, put } from "./dom.js";
 import { announce, trouble } from "./notify.js";

@@ -260,7 +260,7 @@ export class SessionView {
   }
 
   async #trust() {
-    const reason = await ask("Trust this session", "Why can it be gone on with?", "", "Trust");
+    const reason = await ask("Trust this session", "Why is it safe to resume?", "", "Trust");
     if (reason) this.#act("Trusted", () => api.trust(this.id, reason))();
   }
 

@@ -109,7 +109,7 @@ export class Sessions {
     this.#further();
   }
 
-  // An observer tells only of changes: what was in sight while something was read, and still is, it tells of when asked anew.
+  // An observer reports only changes. What was visible during a read, and still is, is reported when it observes again.
   #further() {
     this.#more.unobserve(this.foot);
     this.#more.observe(this.foot);
@@ -282,7 +282,7 @@ export class Sessions {
   }
 
   /** The one after or before that which is open. */
-  neighbour(step) {
+  neighbor(step) {
     const ids = [...this.list.children].map((element) => element.dataset.id);
     const at = ids.indexOf(this.#chosen);
     return ids[at < 0 ? 0 : at + step] ?? null;

@@ -52,7 +52,7 @@ export class Stream extends EventTarget {
       this.#saying.set(said.task, said);
     });
     source.addEventListener("gap", (message) => {
-      this.#cursor = null; // what would follow is the whole log of all sessions: read anew what is shown instead
+      this.#cursor = null; // what would follow is the whole log of all sessions: reload what is shown instead
       this.open();
       this.#give("gap", message.data);
     });

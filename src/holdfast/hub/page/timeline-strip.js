@@ -64,7 +64,7 @@ export class Strip {
     this.#lives = lives;
   }
 
-  /** Read the log anew. */
+  /** Reload the log. */
   set(events, now = Date.now()) {
     const told = flight(events, now);
     const ends = [...told.runs, ...told.tools, ...told.waits, ...told.replays].flatMap((span) => [span.from, span.to]);
@@ -130,42 +130,42 @@ export class Strip {
     this.canvas.style.height = `${HEIGHT}px`;
     const pen = this.canvas.getContext("2d");
     pen.scale(ratio, ratio);
-    const colour = (name) => this.#colour(name);
+    const color = (name) => this.#color(name);
     const x = (at) => this.#scale.x(at) * (width - 2) + 1;
-    this.#ground(pen, x, width, colour);
-    const colours = new Map();
-    const once = (name) => colours.get(name) ?? colours.set(name, colour(name)).get(name);
+    this.#ground(pen, x, width, color);
+    const colors = new Map();
+    const once = (name) => colors.get(name) ?? colors.set(name, color(name)).get(name);
     for (const run of this.#told.runs) bar(pen, x, run, LANES.run, once(`run-${run.status}`), 4);
     for (const tool of this.#told.tools) bar(pen, x, tool, LANES.tool, once(tool.replayed ? "replayed-tool" : `tool-${tool.outcome}`), 2);
-    for (const wait of this.#told.waits) bar(pen, x, wait, LANES.wait, colour("wait"), 2);
-    for (const down of this.#downs) this.#hatched(pen, x(down.from), Math.max(3, x(down.to) - x(down.from)), colour("down"));
+    for (const wait of this.#told.waits) bar(pen, x, wait, LANES.wait, color("wait"), 2);
+    for (const down of this.#downs) this.#hatched(pen, x(down.from), Math.max(3, x(down.to) - x(down.from)), color("down"));
     if (this.#view) {
       const left = x(this.#view[0]);
       const wide = Math.max(3, x(this.#view[1]) - left + 2);
-      pen.fillStyle = colour("view");
+      pen.fillStyle = color("view");
       if (wide < width * 0.97) pen.fillRect(left - 1, 0, wide, AXIS - 2);
     }
-    for (const death of this.#told.deaths) cross(pen, Math.min(x(death.at), width - 9), colour("death"), colour("paper"));
+    for (const death of this.#told.deaths) cross(pen, Math.min(x(death.at), width - 9), color("death"), color("paper"));
     if (this.#chosen >= 0 && this.#marks[this.#chosen]) {
       const mark = this.#marks[this.#chosen];
-      pen.strokeStyle = colour("ink");
+      pen.strokeStyle = color("ink");
       pen.lineWidth = 1.5;
       pen.strokeRect(x(mark.from) - 2, 2, Math.max(4, x(mark.to) - x(mark.from) + 4), AXIS - 4);
     }
   }
 
-  // A canvas knows no custom properties: an element is asked what the colour comes to.
-  #colour(name) {
+  // A canvas knows no custom properties: an element is asked what the color comes to.
+  #color(name) {
     this.probe.style.color = `var(--strip-${name})`;
     return getComputedStyle(this.probe).color;
   }
 
-  #ground(pen, x, width, colour) {
+  #ground(pen, x, width, color) {
     for (const replay of this.#told.replays) {
       const [left, wide] = [x(replay.from), Math.max(3, x(replay.to) - x(replay.from))];
-      pen.fillStyle = colour("replayed");
+      pen.fillStyle = color("replayed");
       pen.fillRect(left, 0, wide, AXIS - 2);
-      pen.fillStyle = colour("replayed-tool");
+      pen.fillStyle = color("replayed-tool");
       pen.fillRect(left, 0, wide, 2);
       pen.fillRect(left, AXIS - 4, wide, 2);
       pen.font = "11px system-ui, sans-serif";
@@ -176,11 +176,11 @@ export class Strip {
     let free = 0;
     for (const piece of this.#scale.pieces) {
       if (piece.folded) {
-        pen.fillStyle = colour("pause");
+        pen.fillStyle = color("pause");
         pen.fillRect(x(piece.from), LANES.run[0], x(piece.to) - x(piece.from), AXIS - LANES.run[0] - 6);
       }
     }
-    pen.fillStyle = colour("text");
+    pen.fillStyle = color("text");
     const stops = this.#scale.pieces.length ? this.#stops(width) : [];
     for (const [at, text] of stops) {
       const wide = pen.measureText(text).width;
@@ -202,16 +202,16 @@ export class Strip {
     return told.filter(([, text], index) => index === 0 || text !== told[index - 1][1]);
   }
 
-  #hatched(pen, left, width, colour) {
+  #hatched(pen, left, width, color) {
     pen.save();
     pen.beginPath();
     pen.rect(left, 0, width, AXIS - 2);
     pen.clip();
-    pen.fillStyle = colour;
+    pen.fillStyle = color;
     pen.globalAlpha = 0.16;
     pen.fillRect(left, 0, width, AXIS);
     pen.globalAlpha = 0.75;
-    pen.strokeStyle = colour;
+    pen.strokeStyle = color;
     pen.lineWidth = 1.5;
     for (let at = left - AXIS; at < left + width; at += 7) {
       pen.beginPath();
@@ -292,30 +292,30 @@ export class Strip {
   }
 }
 
-// A run's colour tells how it ended: one swatch for each way there is.
+// A run's color tells how it ended: one swatch for each way there is.
 const swatches = (runs) => [...new Set(runs.map((run) => run.status))].map((status) => h("i", { style: { background: `var(--strip-run-${status})` }, title: status }));
 
 const least = (numbers, start) => numbers.reduce((a, b) => Math.min(a, b), start);
 const most = (numbers, start) => numbers.reduce((a, b) => Math.max(a, b), start);
 
-function bar(pen, x, span, [top, height], colour, radius) {
+function bar(pen, x, span, [top, height], color, radius) {
   const left = x(span.from);
-  pen.fillStyle = colour;
+  pen.fillStyle = color;
   pen.beginPath();
   pen.roundRect(left, top, Math.max(2, x(span.to) - left - 0.5), height, radius);
   pen.fill();
 }
 
-function cross(pen, at, colour, paper) {
+function cross(pen, at, color, paper) {
   const y = LANES.run[0] + LANES.run[1] / 2;
   const left = Math.max(8, at);
   pen.lineWidth = 1.5;
-  pen.strokeStyle = colour;
+  pen.strokeStyle = color;
   pen.beginPath();
   pen.moveTo(left, 0);
   pen.lineTo(left, AXIS - 2);
   pen.stroke();
-  pen.fillStyle = colour;
+  pen.fillStyle = color;
   pen.beginPath();
   pen.arc(left, y, 7.5, 0, Math.PI * 2);
   pen.fill();

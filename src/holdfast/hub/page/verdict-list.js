@@ -25,7 +25,7 @@ export async function judgeLive(progress = () => true) {
   return { counts, judged, more: before !== null };
 }
 
-/** What a count covers, where that is not all; the button goes on with the rest, then `again()`. */
+/** What a count covers, if not everything; the button judges the rest, then calls `again()`. */
 export function covered(looked, again, all = null) {
   const rest = () => {
     wanted = Infinity;

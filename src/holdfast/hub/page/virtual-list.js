@@ -55,7 +55,7 @@ export class Window extends EventTarget {
     this.#settle(anchor);
   }
 
-  /** Draw one item anew: what is open in it has changed. */
+  /** Redraw one item: what is open in it has changed. */
   redraw(key) {
     const anchor = this.#anchor();
     this.#drop(key);

@@ -95,7 +95,7 @@ class Subscriber:
 
         A piece is no longer than it must be: each reader's connection has a copy of its own.
 
-        Empty if the stream is closed or begins anew.
+        Empty if the stream is closed or starts over.
         """
         while True:
             if self.why is not None or self.reset is not None:

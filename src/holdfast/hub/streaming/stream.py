@@ -42,7 +42,7 @@ class Backlog(Protocol):
         ...
 
 
-class SessionBacklog:
+class OneSessionBacklog:
     """The log of one session."""
 
     def __init__(self, hub: HubState, session: str):

@@ -20,7 +20,7 @@ from holdfast.model.session import Deletion
 
 
 class MirrorFiles:
-    """Appending, sealing and moving; whoever calls holds `lock()`."""
+    """Append, checkpoint and move; the caller holds `lock()`."""
 
     def __init__(self, home: Home, disk: Disk = DISK):
         self.home = home

@@ -118,14 +118,14 @@ class MirrorWriter:
         return sealed
 
     def forget(self, session: str) -> None:
-        """Its mirror is going to be moved or made anew."""
+        """Its mirror is about to be moved or recreated."""
         self._level.pop(session, None)
         self._unsealed.pop(session, None)
 
     async def _bring_level(self, sql: Sql, session: str) -> bool:
         """Add what a mirror lacks; False if another process changed it meanwhile.
 
-        The lock is held for each append only: whoever waits for it must not wait for the database.
+        The lock is held for each append only: a waiter must not wait for the database.
         """
         rows = await sql.dicts("session", id=session)
         if not rows or not self._mine(rows[0]["host"]):

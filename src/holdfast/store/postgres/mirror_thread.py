@@ -1,4 +1,4 @@
-"""The thread that keeps the mirrors of a PostgreSQL store: those of this node's sessions, whoever wrote them.
+"""The thread that keeps the mirrors of a PostgreSQL store, of all sessions of this node.
 
 A thread, because the lock of the mirror files may have to be waited for while the hub serves on. It
 asks its questions in the store's event loop.

@@ -77,7 +77,7 @@ class WriteCache:
         self._version = db.data_version()
 
     def forget(self) -> None:
-        """Start anew; called when a transaction was rolled back."""
+        """Clear it; called when a transaction was rolled back."""
         self.loaded.clear()
         self.place = None
         self._sessions.clear()

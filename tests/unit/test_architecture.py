@@ -1,0 +1,34 @@
+"""How the package is cut: unique class names, a purpose for every module."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+from tests.support import paths
+
+PACKAGE = paths.PROJECT / "src" / "holdfast"
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def test_no_class_name_is_used_twice() -> None:
+    """A name that two classes share has to be looked up twice by every reader."""
+    where: dict[str, list[str]] = defaultdict(list)
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                where[node.name].append(str(path.relative_to(PACKAGE)))
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [str(path.relative_to(PACKAGE)) for path in modules() if path.stat().st_size and not _doc(path)]
+    assert silent == []
+
+
+def _doc(path: Path) -> str | None:
+    return ast.get_docstring(ast.parse(path.read_text()))
