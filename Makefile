@@ -30,7 +30,7 @@ test: $(READY)
 check: lint types
 	$(BIN)/python -m pytest -n auto --timeout 300 tests/unit
 
-# 2,000 faults: half in the fault campaign, the rest in kill loops and damage; HOLDFAST_TORTURE=10000 for a long night.
+# 2,000 faults: half in the fault campaign, the rest in kill loops and damage; HOLDFAST_TORTURE=10000 HOLDFAST_SEED=random for more.
 torture: $(READY)
 	HOLDFAST_TORTURE=$${HOLDFAST_TORTURE:-2000} $(BIN)/python -m pytest -n auto tests/crash/test_faults.py tests/crash/test_kill_loop.py tests/crash/test_damage.py tests/hub/test_follow_kills.py
 

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.crash.support import TORTURE
+from tests.crash.support import TORTURE, torture_seed
 from tests.crash.test_kill_loop import run
 
 ROUNDS = max(TORTURE // 4, 90)
@@ -20,7 +19,7 @@ PER_HOME = 30 if ROUNDS < 1000 else 100
 @pytest.mark.parametrize("number", range(-(-ROUNDS // PER_HOME)))
 def test_an_oracle_agrees_with_every_repair(tmp_path: Path, number: int) -> None:
     """One copy whole: all is as before. Both damaged: every readable record is back, the loss is told."""
-    seed = number * PER_HOME if not TORTURE else int.from_bytes(os.urandom(4), "big")
+    seed = number * PER_HOME if not TORTURE else torture_seed(number)
     seen = run("damage_campaign", tmp_path, PER_HOME, seed)
     assert seen["rounds"] == PER_HOME and seen["records"] > 200 * PER_HOME, seen
     assert min(seen[f"rounds, {mode}"] for mode in ("database", "mirrors", "both")) >= PER_HOME // 3, seen

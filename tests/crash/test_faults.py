@@ -19,7 +19,7 @@ from tests.crash import fault_campaign, fault_oracle, run_support
 from tests.crash.fault_campaign import PER_ROUND, Round
 from tests.crash.fault_oracle import Promise
 from tests.crash.faults import Place
-from tests.crash.support import TORTURE, scratch
+from tests.crash.support import TORTURE, scratch, torture_seed
 from tests.crash.test_kill_loop import run
 
 ROUNDS = max(1, -(-(TORTURE // 2) // PER_ROUND))
@@ -27,7 +27,7 @@ ROUNDS = max(1, -(-(TORTURE // 2) // PER_ROUND))
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_an_oracle_agrees_after_faults_of_every_kind(number: int) -> None:
-    seed = 1 + number if not TORTURE else int.from_bytes(os.urandom(4), "big")
+    seed = 1 + number if not TORTURE else torture_seed(number)
     with scratch() as folder:
         seen = run("fault_campaign", folder, PER_ROUND, seed)
     assert seen["faults"] >= PER_ROUND and seen["tasks"] > PER_ROUND // 2, seen

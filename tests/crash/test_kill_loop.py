@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.crash.children import command, environment
 from tests.crash.heal_campaign import CASES
-from tests.crash.support import TORTURE
+from tests.crash.support import TORTURE, torture_seed
 
 KILLS = max(TORTURE // 4, 200)
 PER_HOME = 50 if KILLS < 1000 else 100
@@ -34,7 +33,7 @@ def run(module: str, *words: object) -> dict[str, int]:
 @pytest.mark.parametrize("number", range(-(-KILLS // PER_HOME)))
 def test_acknowledged_records_survive_every_kill(tmp_path: Path, number: int) -> None:
     """Each acknowledged record is there once, in order, in both copies, after every kill on one home."""
-    seed = number if not TORTURE else int.from_bytes(os.urandom(4), "big")
+    seed = number if not TORTURE else torture_seed(number)
     seen = run("kill_campaign", tmp_path / "home", PER_HOME, seed)
     assert seen["kills"] == PER_HOME, seen
     assert seen["acknowledged"] > PER_HOME, f"the writers hardly wrote: {seen}"
@@ -44,5 +43,5 @@ def test_acknowledged_records_survive_every_kill(tmp_path: Path, number: int) ->
 @pytest.mark.parametrize("case", CASES)
 def test_a_kill_while_healing_loses_nothing(tmp_path: Path, case: str) -> None:
     """Healing that is killed again and again still ends with every session as it was before the damage."""
-    seed = 1 if not TORTURE else int.from_bytes(os.urandom(4), "big")
+    seed = 1 if not TORTURE else torture_seed(0)
     assert run("heal_campaign", tmp_path, case, HEAL_ROUNDS, seed)["rounds"] == HEAL_ROUNDS
