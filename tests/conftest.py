@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from holdfast.agents.registry import AgentRegistry
@@ -12,6 +13,10 @@ from holdfast.home import Home
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.store import Store
+
+# How fast examples are made says how busy the machine is, and nothing about the code.
+hypothesis.settings.register_profile("holdfast", suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("holdfast")
 
 pytest_plugins = ["tests.support.postgres_server"]
 
