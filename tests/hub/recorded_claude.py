@@ -20,7 +20,7 @@ def main(recording: str, word: str, gate: str, options: list[str]) -> None:
     signal.alarm(LIMIT_S)
     with open(recording, encoding="utf-8") as file:
         rows = file.read().split("\n")[:-1]
-    now = {json.loads(rows[0][2:])["native_id"]: options[options.index("--session-id") + 1]}
+    now = {json.loads(rows[0][2:])["native_id"]: _value(options, "--session-id")}
     held = False
     for row in rows[1:]:
         if row[0] == ">":
@@ -37,6 +37,11 @@ def main(recording: str, word: str, gate: str, options: list[str]) -> None:
                 while not os.path.exists(gate):
                     time.sleep(0.05)
     sys.stdin.buffer.read()
+
+
+def _value(options: list[str], name: str) -> str:
+    """The value of an option that is given as NAME=VALUE."""
+    return next(option.partition("=")[2] for option in options if option.startswith(f"{name}="))
 
 
 if __name__ == "__main__":
