@@ -184,7 +184,9 @@ def test_every_operation_is_told_with_all_that_it_may_answer() -> None:
 
 
 def test_every_error_is_told_with_its_code() -> None:
-    assert set(DOCUMENT["components"]["schemas"]["ProblemDetails"]["properties"]["code"]["enum"]) == set(STATUS)
+    assert set(DOCUMENT["components"]["schemas"]["ProblemDetails"]["properties"]["code"]["enum"]) == set(
+        STATUS
+    )
     for path, methods in DOCUMENT["paths"].items():
         for operation in methods.values():
             for status, answer in operation["responses"].items():

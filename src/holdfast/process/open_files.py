@@ -22,7 +22,8 @@ def named(program: str, native_id: str) -> list[int]:
     for process in tree.table().values():
         words = process.command.split()
         ours = process.pid == os.getpid() or any("holdfast" in word for word in words[:4])
-        if native_id in words and any(program in word for word in words[:4]) and not ours:
+        names_it = any(word == native_id or word.endswith(f"={native_id}") for word in words)
+        if names_it and any(program in word for word in words[:4]) and not ours:
             found.append(process.pid)
     return sorted(found)
 
