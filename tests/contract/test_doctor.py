@@ -127,7 +127,7 @@ def test_a_wrong_path_is_told_in_one_line(terminal: Terminal, tmp_path: Path) ->
     (tmp_path / "zero.db").write_bytes(b"")
     for name, code in (("text.db", "database_unreadable"), ("zero.db", "schema_unknown")):
         shown = terminal.give("doctor", "hapi", str(tmp_path / name)).stdout
-        assert code in shown and "0 of them can be mended" in shown and "--apply" not in shown
+        assert code in shown and "0 of them can be repaired" in shown and "--apply" not in shown
 
 
 @sqlite_only

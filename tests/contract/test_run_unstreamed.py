@@ -139,7 +139,7 @@ async def test_a_full_disk_of_our_own_stops_a_run(
         raise errors.DiskFull("no room")
 
     context, task = await with_demo_file(store, home, monkeypatch)
-    monkeypatch.setattr(TranscriptBackup, "take", full)
+    monkeypatch.setattr(TranscriptBackup, "update", full)
     with pytest.raises(errors.DiskFull):
         await replay.catch_up(context, task, AgentRegistry().get("demo"), "d-1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 
 from holdfast.agents import discovery
 from holdfast.agents.base import WORD, Agent, AgentLaunch, KnownTrap
@@ -53,8 +54,10 @@ def launch(job: AgentJob) -> AgentLaunch:
 
 def _uuid(native_id: str | None) -> str:
     """Codex takes anything else for a name and silently starts a new conversation (0.166.0)."""
-    AGENT.check_native_id(native_id or "")
-    return str(native_id).lower()
+    try:
+        return str(uuid.UUID(native_id or ""))
+    except ValueError:
+        raise BadInput(f"{str(native_id)[:100]!r} is not a thread id of Codex, which is a UUID") from None
 
 
 def _check(prompt: str) -> None:
