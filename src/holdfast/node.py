@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import socket
+import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 _MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 _CONTAINERS = ("/.dockerenv", "/run/.containerenv")  # their machine id is the image's, or new every time
 _LABEL = 40  # characters of a hostname in an id
+_FIRST_LINE = 16 * 1024 * 1024  # bytes of a mirror that are read to learn the host of its session
 
 
 class Node(NamedTuple):
@@ -154,8 +156,10 @@ def _names_of_before(home: Home) -> set[str]:
         names.add(here)  # also without mirrors: such a store is this home's alone
     for path in glob.iglob(os.path.join(glob.escape(home.sessions), "*.jsonl")):
         with contextlib.suppress(OSError, ValueError, AttributeError):
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                continue  # a fifo would block for as long as nobody writes to it
             with open(path, "rb") as file:
-                body = json.loads(file.readline()).get("body") or {}
+                body = json.loads(file.readline(_FIRST_LINE)).get("body") or {}
             imported = "hapi_session" in (body.get("metadata") or {})  # its host is what hapi recorded
             if isinstance(host := body.get("host"), str) and (host == here or not imported):
                 names.add(host)
