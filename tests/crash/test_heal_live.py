@@ -16,7 +16,7 @@ from holdfast.model.commit import Commit
 from holdfast.recovery import database
 from holdfast.recovery.findings import Finding
 from holdfast.recovery.heal import heal, look, mend, open_healed
-from holdfast.recovery.repair import LIVE_WINS
+from holdfast.recovery.repair import LIVE_WINS, RECREATED
 from holdfast.store.location import Location
 from holdfast.store.store import Store
 from tests.conftest import Opener
@@ -52,7 +52,7 @@ async def test_a_missing_mirror_appears(location: Location, home: Home, opener: 
 
     done, problems = await mend(healer, home, found)
 
-    assert ([d.result for d in done], problems) == ([LIVE_WINS], [])
+    assert ([d.result for d in done], problems) == ([RECREATED], [])
     assert os.stat(home.mirror(world.plain)).st_ino == live.st_ino
     assert read(home.mirror(world.plain)).count(b"meanwhile") == 1
     assert (await look(healer, home, location)).findings == []
