@@ -290,8 +290,8 @@ async def _compare_trashed(sql: Sql, head: Head, sight: Sight) -> Finding | None
     found = await look_closer(sql, head, sight, [])
     if found is None or found.action is None:
         return found
-    if found.code == BEHIND.code and found.evidence["records"] - found.evidence["alike"] == 1:
-        return None  # it lacks only its deletion: a kill before the mirror thread wrote that leaves it so
+    if found.code in (BEHIND.code, BY_DAMAGE["torn"].code):
+        return None  # a kill or power cut during the deletion leaves such an end; the database has all of it
     code, action = (CUT.code, CUT.action) if found.code == BEHIND.code else (found.code, found.action)
     evidence = found.evidence | {"trashed": True}
     return msgspec.structs.replace(found, code=code, action=action, evidence=evidence)
