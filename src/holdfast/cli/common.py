@@ -7,8 +7,8 @@ import os
 from typing import NoReturn
 
 from holdfast import home as homes
-from holdfast.cli import output
-from holdfast.errors import BadInput
+from holdfast.cli import arguments, output
+from holdfast.errors import BadInput, StoreMissing
 from holdfast.home import Home
 from holdfast.store.location import Location, locate
 
@@ -18,7 +18,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the command line, and exit."""
-        output.note(f"{self.prog}: {message} (`{self.prog} --help` shows the options)")
+        output.note(f"{self.prog}: {arguments.reword(message)} (`{self.prog} --help` shows the options)")
         raise SystemExit(2)
 
 
@@ -41,6 +41,19 @@ def home_and_location(options: argparse.Namespace) -> tuple[Home, Location]:
     home = Home(homes.default_path())
     check_utf8("the home", home.path)
     return home, locate(home, options.store)
+
+
+def begin(nothing: str, missing: StoreMissing, *, as_json: bool) -> int:
+    """Show an empty list on a machine without a home, and how to begin."""
+    if as_json:
+        output.json_line([])
+    else:
+        output.text(nothing)
+        output.note(
+            f"holdfast: {missing.message} yet. To begin: `holdfast demo` is a tour, `holdfast run -a AGENT "
+            "PROMPT` runs an agent, `holdfast up` starts the hub"
+        )
+    return 0
 
 
 def check_utf8(what: str, path: str) -> None:
