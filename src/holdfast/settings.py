@@ -20,6 +20,7 @@ Leftovers = Literal["wait", "end", "ignore"]  # processes that a dead run left b
 class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How tasks are run on this machine."""
 
+    agent: str | None = None  # for a prompt that names none; else the only one that is installed
     at_once: int = 4  # tasks that run at the same time
     permissions: Policy = "ask"
     time_limit_s: float | None = None  # for a task that brings none

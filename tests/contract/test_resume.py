@@ -514,7 +514,7 @@ def test_a_task_that_must_wait_is_run_again_when_its_session_is_free(terminal: T
         made["skipped"] == []
         and ["still runs" in one["waits_for"] for one in made["redispatched"]] == [True] * 2
     )
-    nothing = {"redispatched": [], "skipped": []}
+    nothing: dict[str, list[str]] = {"redispatched": [], "skipped": []}
     assert terminal.asked("redispatch", "--interrupted", "--wait", status=16) == nothing
     (Path(terminal.cwd) / "gate").touch()
     for one in made["redispatched"]:

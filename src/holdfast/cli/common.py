@@ -21,6 +21,14 @@ class CommandParser(argparse.ArgumentParser):
         output.note(f"{self.prog}: {arguments.reword(message)} (`{self.prog} --help` shows the options)")
         raise SystemExit(2)
 
+    def format_help(self) -> str:
+        """The help with examples at its end."""
+        from holdfast.cli.examples import EXAMPLES
+
+        examples = EXAMPLES.get(self.prog.removeprefix("holdfast "), ())
+        lines = "".join(f"  {example}\n" for example in examples)
+        return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
+
 
 def parser(name: str, about: str) -> argparse.ArgumentParser:
     """A command's parser, with the options that every command has."""
@@ -29,7 +37,7 @@ def parser(name: str, about: str) -> argparse.ArgumentParser:
         description=about,
         allow_abbrev=False,
         # With a width of its own argparse does not import shutil to ask the terminal for one.
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=80),
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--store", metavar="URL", help="sqlite:///path/state.db or postgresql://…")

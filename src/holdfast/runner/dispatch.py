@@ -67,6 +67,7 @@ class RedispatchRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wi
 
 # --- From what a person wants done to a queued task; all that can be refused is refused here.
 
+DEMO = "demo"
 TITLE = 80  # characters of a prompt that become a session's title
 TRIES = 10  # of a session that goes on while it is judged
 
@@ -359,10 +360,8 @@ def options(context: Context, wish: PromptRequest, *, here: bool = True) -> dict
 
 
 async def _new(context: Context, wish: PromptRequest) -> Task:
-    if wish.agent is None:
-        raise errors.BadInput("which agent?", hint="name one with -a; `holdfast agents` lists them")
     create = Create(
-        agent=check_agent(context, wish.agent),
+        agent=check_agent(context, wish.agent or _default_agent(context)),
         key=wish.key,
         cwd=replacement.folder(wish.cwd or wish.here or _here()),
         host=context.owner.host,
@@ -374,6 +373,28 @@ async def _new(context: Context, wish: PromptRequest) -> Task:
         create = msgspec.structs.replace(create, worktree=made)
     begun = Dispatch(new, wish.prompt, options(context, wish), create=create, task=wish.task)
     return await _queued(context, begun, made)
+
+
+def _default_agent(context: Context) -> str:
+    """The configured agent, or the only one that is installed; the demo agent is never meant by default."""
+    if context.settings.run.agent is not None:
+        return context.settings.run.agent
+    installed = [
+        agent.name
+        for agent in context.registry.agents
+        if agent.launch is not None and agent.name != DEMO and _is_installed(context, agent)
+    ]
+    if len(installed) == 1:
+        return installed[0]
+    found = f"; installed: {', '.join(installed)}" if installed else "; `holdfast agents` lists them"
+    raise errors.BadInput("which agent?", hint=f"name one with -a, or set [run] agent in config.toml{found}")
+
+
+def _is_installed(context: Context, agent: Agent) -> bool:
+    try:
+        return find(agent, context.settings.tables.get(agent.name, {}), context.env) is not None
+    except errors.BadInput:  # its own settings are wrong; a prompt that names it says so
+        return False
 
 
 async def _queued(context: Context, wanted: Dispatch, made: Worktree | None) -> Task:

@@ -85,10 +85,11 @@ def run(options: argparse.Namespace) -> int:
                 output.ago(s["updated_at"]),
                 s["events"],
                 s["key"] or "-",
-                s["title"] or "-",
+                output.shortened(s["title"], 80) if s["title"] else "-",
             )
             for s in found
         ],
+        drop=("EVENTS", "STATE", "AGENT"),
     )
     listed = {s["id"] for s in found}
     for task in reversed(waiting):

@@ -29,7 +29,13 @@ def parser(name: str) -> argparse.ArgumentParser:
     """Which tasks."""
     parser = common.parser(name, "List tasks, the latest first.")
     parser.add_argument("--session", metavar="ID", default="", help="only tasks of this session")
-    parser.add_argument("--status", choices=STATUSES, default="", help="only tasks with this status")
+    parser.add_argument(
+        "--status",
+        choices=STATUSES,
+        default="",
+        metavar="STATUS",
+        help=f"only tasks with this status: {', '.join(STATUSES)}",
+    )
     parser.add_argument(
         "-n", "--limit", type=arguments.whole_number, default=50, help="how many (default: 50)"
     )
@@ -77,11 +83,12 @@ def run(options: argparse.Namespace) -> int:
                 "asking" if t["asks"] else t["status"],
                 t["delivery"],
                 output.ago(t["ended_at"] or t["started_at"] or t["queued_at"]),
-                _why(t)[:60],
-                " ".join(t["prompt"].split())[:200],
+                output.shortened(_why(t), 60),
+                output.shortened(" ".join(t["prompt"].split()), 200 if output.columns() is None else 60),
             )
             for t in found
         ],
+        drop=("DELIVERY", "WHEN"),
     )
     for t in found:
         if t["waiting_for"]:
