@@ -115,7 +115,9 @@ def _plain_problem(problem: str, where: str, shape: Any) -> str:
         for choice in get_args(part)
     ]
     if choices:
-        return "must be one of " + ", ".join(f'"{choice}"' for choice in choices)
+        given = re.fullmatch(r"Invalid enum value (.+)", problem)
+        allowed = ", ".join(f'"{choice}"' for choice in choices)
+        return f"must be one of {allowed}{f', not {given[1]}' if given else ''}"
     found = re.fullmatch(r"Expected `([^`]*)`(?:, got `([^`]*)`)?(.*)", problem)
     if found is None:
         return "is not valid"

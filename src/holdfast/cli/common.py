@@ -51,9 +51,11 @@ def home_and_location(options: argparse.Namespace) -> tuple[Home, Location]:
     return home, locate(home, options.store)
 
 
-def begin(nothing: str, missing: StoreMissing, *, as_json: bool) -> int:
-    """Show an empty list on a machine without a home, and how to begin."""
-    if as_json:
+def begin(nothing: str, missing: StoreMissing, options: argparse.Namespace) -> int:
+    """Show an empty list on a machine without a home, and how to begin; a store that was named must exist."""
+    if options.store or os.environ.get("HOLDFAST_STORE"):
+        raise missing
+    if options.json:
         output.json_line([])
     else:
         output.text(nothing)

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         found, next_page, waiting = ask(home, location, question)
     except StoreMissing as missing:
-        return common.begin("no sessions", missing, as_json=options.json)
+        return common.begin("no sessions", missing, options)
     if options.json:
         output.json_line(found)
         return 0

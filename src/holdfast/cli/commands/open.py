@@ -12,6 +12,8 @@ from holdfast.client.discovery import HubAddress, find_hub
 from holdfast.errors import HubGone
 
 TIMEOUT_S = 10
+# The hub leads a browser that knows names under localhost to the page's own host, with a code.
+AS_BROWSER = {"Accept": "text/html", "User-Agent": "Mozilla/5.0 (holdfast open) Chrome/130.0"}
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -58,7 +60,7 @@ def _login_url(hub: HubAddress) -> str | None:
     parts = urlsplit(hub.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", f"/?token={hub.token}", headers={"Accept": "text/html"})
+        connection.request("GET", f"/?token={hub.token}", headers=AS_BROWSER)
         answer = connection.getresponse()
         answer.read()
         location = answer.getheader("location") or ""
@@ -66,4 +68,8 @@ def _login_url(hub: HubAddress) -> str | None:
         raise HubGone(f"the hub at {hub.url} does not answer: {problem}") from None
     finally:
         connection.close()
-    return location if "?code=" in location else None
+    code = location.partition("?code=")[2]
+    if not code:
+        return None
+    # Safari, the usual browser of macOS, does not find names under localhost.
+    return f"{hub.url}/?code={code}" if sys.platform == "darwin" else location

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         found = ask(home, location, question)
     except StoreMissing as missing:
-        return common.begin("no tasks", missing, as_json=options.json)
+        return common.begin("no tasks", missing, options)
     if options.json:
         output.json_line(found)
         return 0
