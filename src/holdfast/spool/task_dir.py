@@ -182,9 +182,12 @@ class Spool:
         return int(recorded[0]) if recorded else None
 
     def keeper_was_killed(self) -> bool:
-        """Whether the relay's keeper was killed before the agent ended."""
+        """Whether the relay's keeper was killed before the agent ended.
+
+        SIGUSR1 is how the shim ends it; that kills a keeper that has not got as far as its trap.
+        """
         recorded = self._exit_words()
-        return len(recorded) > 1 and int(recorded[1]) > 128
+        return len(recorded) > 1 and int(recorded[1]) > 128 and int(recorded[1]) != 128 + signal.SIGUSR1
 
     def _exit_words(self) -> list[bytes]:
         try:
