@@ -244,7 +244,12 @@ def _altered(data: bytes) -> bytes:
     return data.replace(b"forgotten", b"forgiven!")
 
 
-DAMAGE = {"torn": _torn, "short": _short, "altered": _altered, "empty": lambda data: b""}
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "torn": _torn,
+    "short": _short,
+    "altered": _altered,
+    "empty": lambda data: b"",
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
