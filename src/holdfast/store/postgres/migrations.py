@@ -14,11 +14,11 @@ _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 # Step i brings version i+1 to version i+2; the schema file is always the newest version.
 STEPS: Sequence[str] = (
     "alter table task add column waiting_for text; alter table task add column not_before text",
-    "create table notification (id text primary key, node text not null, channel text not null,"
+    "create table if not exists notification (id text primary key, node text not null, channel text not null,"
     " kind text not null, session text not null, task text, body text not null, created_at text not null,"
     " due_at text not null, status text not null, tries bigint not null, problem text,"
     " ended_at text);"
-    " create index notification_due on notification (node, status, due_at)",
+    " create index if not exists notification_due on notification (node, status, due_at)",
 )
 
 
