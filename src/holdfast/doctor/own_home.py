@@ -18,9 +18,9 @@ from holdfast.doctor.receipts import Intent, OperationDir, Receipt, TouchedFile
 from holdfast.home import Home
 from holdfast.process.open_files import ENDINGS
 from holdfast.recovery import database, findings
-from holdfast.recovery.examine import Looked, examine
+from holdfast.recovery.examine import Examination, examine
 from holdfast.recovery.findings import Done, Signature, signature
-from holdfast.recovery.heal import FILES_ONLY, look, mend, open_healed, owned_by
+from holdfast.recovery.heal import FILES_ONLY, look, open_healed, owned_by, repair_all
 from holdfast.store.location import Location
 from holdfast.store.store import Store
 
@@ -70,7 +70,7 @@ async def _findings(home: Home, location: Location) -> list[findings.Finding]:
     if location.kind == "postgres":
         from holdfast.store.postgres.readonly import ask_once
 
-        looked: Looked = await ask_once(
+        looked: Examination = await ask_once(
             location.address, lambda sql: examine(sql, home, owned_by(home, location), True)
         )
         return looked.findings
@@ -79,7 +79,7 @@ async def _findings(home: Home, location: Location) -> list[findings.Finding]:
     return [*([damage] if damage else []), *looked.findings]
 
 
-async def _examine_sqlite(home: Home, location: Location, damaged: bool) -> Looked:
+async def _examine_sqlite(home: Home, location: Location, damaged: bool) -> Examination:
     from holdfast.store.sqlite import migrations
     from holdfast.store.sqlite.connection import open_reader, translated
     from holdfast.store.sqlite.sql import SqliteSql
@@ -121,7 +121,7 @@ async def apply_in_hub(store: Store, home: Home, location: Location, plan: HomeP
         directory, before, intent = await asyncio.to_thread(_begin, home, None, plan)
         named = {one.id for one in plan.findings}
         planned = [one for one in (await look(store, home, location, deep=True)).findings if one.id in named]
-        done, problems = await mend(store, home, planned)
+        done, problems = await repair_all(store, home, planned)
         is_planned = _is_about(plan)
         now = {path: what for path, what in _signatures(home) if is_planned(path)}
         then = {

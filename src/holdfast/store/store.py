@@ -200,7 +200,7 @@ class Store(TaskCalls, FeedCalls):
             if wrote:
                 await self.with_mirrors(lambda files: remove_tombstone(files, session))
             raise
-        await self.with_mirrors(lambda files: files.bury(session))
+        await self.with_mirrors(lambda files: files.move_to_trash(session))
         return header
 
     async def restore(self, session: str, by: str) -> Session:
@@ -208,12 +208,12 @@ class Store(TaskCalls, FeedCalls):
         header = await self.session(session)
         if header.deletion is None:
             return header
-        await self.with_mirrors(lambda files: files.exhume(session))
+        await self.with_mirrors(lambda files: files.restore_from_trash(session))
         try:
             change = c.Restore(by=by, undoes=header.deletion.id)
             header = await self._change_session(session, change)
         except (errors.Refused, errors.BadInput):
-            await self.with_mirrors(lambda files: files.bury(session))
+            await self.with_mirrors(lambda files: files.move_to_trash(session))
             raise
         await self.with_mirrors(lambda files: remove_tombstone(files, session))
         return header

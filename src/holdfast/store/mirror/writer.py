@@ -172,7 +172,7 @@ class MirrorWriter:
             return None
         path = self.files.home.mirror(session)
         found = await compare(sql, n, session, path, known or START)
-        return found.level if found.result in ("level", "short") else None
+        return found.matched if found.result in ("equal", "short") else None
 
     def _go_astray(self, session: str, why: str) -> None:
         self._astray[session] = why

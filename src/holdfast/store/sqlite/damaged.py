@@ -56,7 +56,7 @@ class SalvagedRows(msgspec.Struct):
     problem: str | None = None
 
 
-def read_remains(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
+def read_damaged(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
     """All that can be read of the file; `wanted` chooses the records once the sessions are known."""
     found = SalvagedRows()
     pages: PageFile | None = None
