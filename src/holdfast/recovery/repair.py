@@ -262,7 +262,7 @@ REPAIRS: dict[str, Repair] = {
     "deleted_reappeared": move_to_trash,
     "tombstone_missing": write_missing_tombstone,
     "tombstone_stale": remove_stale_tombstone,
-    "temp_litter": remove_temp,
+    "temp_litter": remove_temp_file,
     "metadata_unreadable": repair_views,
     "view_drift": repair_views,
 }
