@@ -18,6 +18,8 @@ from holdfast.model.token import TokenRules
 from holdfast.node import Node
 from holdfast.store.backend import ChangeListener, Operation
 from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.mirror.thread import MirrorThread
+from holdfast.store.mirror.writer import MirrorWriter
 from holdfast.store.postgres import connection, migrations
 from holdfast.store.postgres.connection import (
     BEGIN_READ,
@@ -33,7 +35,7 @@ from holdfast.store.postgres.connection import (
     parse,
     prepare,
 )
-from holdfast.store.postgres.mirror_thread import PostgresMirrorThread
+from holdfast.store.postgres.mirror_source import PostgresMirrorSource
 from holdfast.store.postgres.sql import PostgresSql
 from holdfast.store.postgres.writer import PostgresWriter
 from holdfast.store.sql import Sql
@@ -152,7 +154,7 @@ class PostgresStore(Store):
         home: Home | None,
         rules: TokenRules,
         db: Connection,
-        place: int,
+        last_id: int,
         node: Node | None,
     ):
         files = MirrorFiles(home) if home else None
@@ -171,7 +173,10 @@ class PostgresStore(Store):
             open=False,
         )
         self.node = node
-        self._mirror = PostgresMirrorThread(self, files, place, node) if files and node else None
+        self._mirror: MirrorThread | None = None
+        if files and node:
+            mirrors = MirrorWriter(files, owns=node.owns)
+            self._mirror = MirrorThread(mirrors, PostgresMirrorSource(self, last_id, node))
         self._news = PostgresNotifier(address, self._wake_mirror)
         self._writer = PostgresWriter(address, db, self._announce)
 
@@ -184,7 +189,7 @@ class PostgresStore(Store):
             if warning := await connection.check_server(db, address):
                 log.warning(warning)
             await migrations.bring_up(db, address)
-            place = (await PostgresSql(db).rows("last_log"))[0][0]
+            last_id = (await PostgresSql(db).rows("last_log"))[0][0]
             node = None if home is None else await _named(PostgresSql(db), home)
         except psycopg.Error as problem:
             await db.close()
@@ -192,13 +197,13 @@ class PostgresStore(Store):
         except BaseException:
             await db.close()
             raise
-        store = cls(address, home, rules, db, place, node)
+        store = cls(address, home, rules, db, last_id, node)
         await store._pool.open()
         return store
 
     @property
     def mirror_problem(self) -> str | None:
-        """Why the mirrors lag behind, as long as they do."""
+        """Why the mirrors are behind the database, while they are."""
         return self._mirror.problem if self._mirror else None
 
     async def transact(self, operation: Operation) -> Any:

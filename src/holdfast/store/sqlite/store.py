@@ -17,11 +17,12 @@ from holdfast.home import Home
 from holdfast.model.token import TokenRules
 from holdfast.store.backend import ChangeListener, Operation
 from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.mirror.thread import MirrorThread
 from holdfast.store.mirror.writer import MirrorWriter
 from holdfast.store.sql import Sql
 from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
-from holdfast.store.sqlite.mirror_thread import SqliteMirrorThread
+from holdfast.store.sqlite.mirror_source import SqliteMirrorSource
 from holdfast.store.sqlite.read_transaction import read
 from holdfast.store.sqlite.writer import SqliteWriter
 from holdfast.store.store import Store
@@ -57,7 +58,6 @@ class SqliteStore(Store):
         self._open_readers: list[apsw.Connection] = []  # of all threads
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-read")
         self._listeners: set[SqliteListener] = set()
-        self._keeper = MirrorWriter(files, mine=lambda host: True) if files else None
 
         def connection() -> apsw.Connection:
             db = connect(path)
@@ -69,15 +69,16 @@ class SqliteStore(Store):
                 raise
             return db
 
-        self._mirror: SqliteMirrorThread | None = None
+        self._mirror: MirrorThread | None = None
         self._writer = SqliteWriter(path, connection, self._announce)
-        if self._keeper is not None:
-            self._mirror = SqliteMirrorThread(path, self._keeper, self._writer)
+        if files is not None:
+            mirrors = MirrorWriter(files, owns=lambda host: True)
+            self._mirror = MirrorThread(mirrors, SqliteMirrorSource(path, self._writer))
 
     @property
     def mirror_problem(self) -> str | None:
-        """Why the mirrors lag behind, as long as they do."""
-        return self._keeper.problem if self._keeper else None
+        """Why the mirrors are behind the database, while they are."""
+        return self._mirror.problem if self._mirror else None
 
     async def transact(self, operation: Operation) -> Any:
         """Run an operation in the writer's next transaction."""
