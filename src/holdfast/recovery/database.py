@@ -117,7 +117,7 @@ def _refuse_foreign(db: apsw.Connection, path: str) -> None:
     """A sound database without any of our tables belongs to another program."""
     tables = {name for (name,) in db.execute("select name from sqlite_schema where type = 'table'")}
     if tables and tables.isdisjoint(TABLES):
-        raise NotOurs(f"{path} is a database of another program", hint="choose another path")
+        raise NotOurs(f"{path} is a database, but not one of Holdfast's", hint="choose another path")
 
 
 def _too_short(path: str) -> str | None:

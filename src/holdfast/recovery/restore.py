@@ -13,7 +13,7 @@ from holdfast.model.event import Record
 from holdfast.model.json_codec import encode
 from holdfast.model.projection import View, fold, replace, step
 from holdfast.model.task import Task
-from holdfast.store import reads
+from holdfast.store import json_views
 from holdfast.store import rows as tables
 from holdfast.store.backend import OperationResult
 from holdfast.store.mirror.compare import pages
@@ -140,13 +140,13 @@ async def load_view(sql: Sql, session: str) -> tuple[int | None, View]:
     if not rows:
         return None, View()
     n = rows[0]["n"]
-    header = reads.session_view(rows[0])
+    header = json_views.session_view(rows[0])
     stored = (await sql.rows("metadata", n=n))[0][0]
-    header["metadata"], header["metadata_problem"] = reads.read_metadata(stored)
+    header["metadata"], header["metadata_problem"] = json_views.read_metadata(stored)
     tokens = tuple(tables.as_token(row) for row in await sql.dicts("tokens", n=n))
     tasks = {}
     for row in await sql.dicts("tasks", session=session, status="", limit=1 << 31):
-        task = tables.as_task(reads.task_view(row))
+        task = tables.as_task(json_views.task_view(row))
         tasks[task.id] = task
     return n, View(tables.as_session(header), tokens, tasks)
 

@@ -117,7 +117,7 @@ def _foreign(path: str, name: str, status: os.stat_result) -> Finding:
     return Finding(
         code="foreign_file",
         subject=printable(name),
-        text=f"{kind} that is not a mirror; Holdfast does not touch it",
+        text=f"{kind} that is not a mirror; it is left alone",
         action=None,
         evidence={"file": printable(path)},
     )
@@ -154,7 +154,7 @@ def unreadable(path: str, problem: Exception) -> Finding:
     return Finding(
         code="unreadable_file",
         subject=printable(os.path.basename(path)),
-        text=f"unreadable ({printable(str(problem))}); Holdfast does not touch it",
+        text=f"unreadable ({printable(str(problem))}); it is left alone",
         action=None,
         evidence={"file": printable(path)},
     )
