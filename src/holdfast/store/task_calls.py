@@ -159,24 +159,6 @@ class TaskCalls(Backend):
         claimed: Task = await self.transact(operation)
         return claimed
 
-    async def claim_next(
-        self,
-        owner: Owner,
-        lease_s: float,
-        *,
-        agents: frozenset[str] | None = None,
-        any_host: bool = False,
-    ) -> Task | None:
-        """Claim the first queued task that may run on this owner's host with these agents."""
-
-        async def operation(sql: Sql) -> OperationResult:
-            until = timestamps.stamp(time.time() + lease_s)
-            task = await writes.claim_next(sql, owner, until, agents, any_host, self._rules)
-            return OperationResult(task, task.session) if task else OperationResult(None)
-
-        claimed: Task | None = await self.transact(operation)
-        return claimed
-
     async def renew(self, task: str, generation: int, lease_s: float) -> None:
         """Extend the lease. StaleGeneration if another owner has the task. Adds no record."""
 

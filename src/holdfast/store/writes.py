@@ -190,26 +190,6 @@ async def claim(
     return written.view.tasks[task_id]
 
 
-async def claim_next(
-    sql: Sql,
-    owner: Owner,
-    lease_until: str,
-    agents: frozenset[str] | None,
-    any_host: bool,
-    rules: TokenRules,
-) -> Task | None:
-    """Claim the first queued task that this owner may run, if there is one."""
-    for task_id, generation, agent, host, n in await sql.rows("queue"):
-        if agents is not None and agent not in agents:
-            continue
-        if not any_host and host is not None and host != owner.host:
-            continue
-        if await sql.rows("rivals", task=task_id, n=n):
-            continue
-        return await claim(sql, task_id, generation, owner, lease_until, rules)
-    return None
-
-
 # --- dispatching a prompt into its session, or into a new session that replaces the old one
 
 RETRY = "the state behind the verdict has changed; look again"
