@@ -24,6 +24,7 @@ export function trustApplies(verdict, status) {
 /** The card of a session; `on` has {sent, changed, composer}. */
 export class OutcomeCard {
   #shown = "";
+  #turn = 0;
   #task = null;
   #fork = { task: null, can: false };
 
@@ -36,8 +37,9 @@ export class OutcomeCard {
   /** Show what applies to this session now. */
   async show(session, open, verdict) {
     const applies = session.state === "live" && !open.length && BAD.has(session.last_status) && verdict && (verdict.action !== "resume" || session.last_status !== "cancelled");
-    this.element.hidden = !applies;
+    const mine = ++this.#turn; // an answer counts only while nothing newer is shown
     if (!applies) {
+      this.element.hidden = true;
       this.#shown = "";
       return;
     }
@@ -50,6 +52,8 @@ export class OutcomeCard {
     } catch {
       return; // the connection's state says why; it is shown at the next look
     }
+    if (mine !== this.#turn) return;
+    this.element.hidden = false;
     const key = JSON.stringify([this.#task.id, verdict, this.#fork.can]);
     if (key === this.#shown) return;
     this.#shown = key;
