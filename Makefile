@@ -23,7 +23,7 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 test: $(READY)
-	$(BIN)/python -m tests.browser.install
+	$(BIN)/python -m tests.support.system_packages
 	$(BIN)/python -m pytest -n auto --timeout 300
 
 # What to run before each commit.

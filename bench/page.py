@@ -17,7 +17,7 @@ from playwright.async_api import Browser, async_playwright
 from bench.measure import Measured, compare
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.hub_process import HubProcess
-from tests.browser.install import CHROMIUM
+from tests.support.system_packages import CHROMIUM
 
 BARE = b"<!doctype html><html lang=en><title>bare</title><main id=main>Here</main></html>"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

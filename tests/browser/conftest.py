@@ -17,7 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, expect, sync_playwright
 
 from tests.browser.hub_process import LIMIT_S, HubProcess
-from tests.browser.install import CHROMIUM
+from tests.support.system_packages import CHROMIUM
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -104,7 +104,7 @@ class Browsers:
     def one(self) -> Browser:
         """One that answers."""
         if self._found is None or not self._found.is_connected():
-            assert os.path.exists(CHROMIUM), "no Chromium: python -m tests.browser.install"
+            assert os.path.exists(CHROMIUM), "no Chromium: python -m tests.support.system_packages"
             self._found = self._playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         return self._found
 

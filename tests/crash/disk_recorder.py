@@ -142,7 +142,7 @@ class RecordingVFS(apsw.VFS):
 
 
 class RecordingDisk:
-    """What stands in for `fsio.DISK`'s methods."""
+    """What stands in for `durable_io.DISK`'s methods."""
 
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
@@ -200,6 +200,17 @@ class RecordingDisk:
             self._real.unlink(path)
             assert inside
             self._recorder.name(os.path.join(inside, name), None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Another name, in place of whatever had it."""
+        with self._recorder.lock:
+            before = self._recorder.inside(old)
+            folder = self._recorder.inside(os.path.dirname(new))
+            assert before and folder
+            file = self._recorder.file(before)
+            self._real.rename(old, new)
+            self._recorder.name(os.path.join(folder, os.path.basename(new)), file)
+            self._recorder.name(before, None)
 
     def make_dir(self, path: str) -> None:
         """A new folder."""

@@ -99,6 +99,7 @@ def play(home: Home, rng: random.Random, threads: dict[str, Thread], seen: colle
     for key, thread in threads.items():
         found = ended[made[key][1]]
         thread.token = (found.outcome or {}).get("native_id", thread.token)
+        assert found.status == thread.status(), (found, run_support.log(home, found.session)[-5:])
         thread.ended(found.status)
 
 

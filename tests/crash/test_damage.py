@@ -1,6 +1,6 @@
 """Random damage to one copy or both: nothing readable is lost, and what is lost is told.
 
-90 rounds by default; a quarter of HOLDFAST_TORTURE if that is more, with seeds of its own.
+30 rounds by default; a quarter of HOLDFAST_TORTURE if that is more, with seeds of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from tests.crash.support import TORTURE, torture_seed
 from tests.crash.test_kill_loop import run
 
-ROUNDS = max(TORTURE // 4, 90)
+ROUNDS = max(TORTURE // 4, 30)
 PER_HOME = 30 if ROUNDS < 1000 else 100
 
 

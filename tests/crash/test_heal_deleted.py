@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast import durable_io
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recovery.heal import open_healed
@@ -229,3 +230,90 @@ async def test_deleted_sessions_take_no_key_and_no_place_in_a_rebuild(home: Home
         assert [h.state for h in (await store.sessions(state="all")).sessions].count("archived") == 4
     finally:
         await store.close()
+
+
+def _torn(data: bytes) -> bytes:
+    return data[:-20]
+
+
+def _short(data: bytes) -> bytes:
+    return b"".join(data.splitlines(keepends=True)[:-1])
+
+
+def _altered(data: bytes) -> bytes:
+    return data.replace(b"forgotten", b"forgiven!")
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "torn": _torn,
+    "short": _short,
+    "altered": _altered,
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_power_cut_during_the_deletion(damage: str, location: Location, home: Home) -> None:
+    """The start that finishes the deletion moves a whole mirror into the trash."""
+    world, before = await made(location, home)
+    whole = read(home.trashed(world.deleted))
+    os.unlink(home.trashed(world.deleted))
+    write(home.mirror(world.deleted), DAMAGE[damage](whole))
+
+    report, after = await healed_once(location, home)
+
+    assert (codes(report), after) == (["deleted_reappeared"], before)
+    assert read(home.trashed(world.deleted)) == whole
+    kept = [] if damage == "short" else [DAMAGE[damage](whole)]
+    assert (list(quarantined(home).values()), len(report.done[0].kept)) == (kept, len(kept))
+    assert codes((await healed_once(location, home, deep=True))[0]) == []
+
+
+@pytest.mark.parametrize("step", ["rename", "link", "unlink"])
+async def test_a_kill_while_the_deletion_is_finished(
+    step: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each step that changes the torn mirror, the next start notices it and goes on."""
+    location = Location("sqlite", home.database)
+    world, before = await made(location, home)
+    whole = read(home.trashed(world.deleted))
+    os.unlink(home.trashed(world.deleted))
+    write(home.mirror(world.deleted), _torn(whole))
+    change: Callable[..., None] = getattr(durable_io.DISK, step)
+
+    def die(path: str, *more: str) -> None:
+        if path == home.mirror(world.deleted) or more == (home.mirror(world.deleted),):
+            raise OSError("killed")
+        change(path, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(durable_io.DISK, step, die)
+        store, report = await open_healed(location, home, RULES)
+        await store.close()
+    assert report.problems == [f"deleted_reappeared {world.deleted}: killed"]
+
+    _, after = await healed_once(location, home)
+
+    assert (after, read(home.trashed(world.deleted))) == (before, whole)
+    assert codes((await healed_once(location, home, deep=True))[0]) == []
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_damage_in_the_trash_is_reported(damage: str, home: Home) -> None:
+    """A deep comparison reads the trash too, and recreates a damaged mirror there."""
+    location = Location("sqlite", home.database)
+    world, before = await made(location, home)
+    whole = read(home.trashed(world.deleted))
+    write(home.trashed(world.deleted), DAMAGE[damage](whole))
+
+    report, after = await healed_once(location, home, deep=True)
+
+    code = {
+        "torn": "mirror_torn",
+        "short": "mirror_short",
+        "altered": "conflict",
+        "empty": "mirror_empty",
+    }
+    assert (codes(report), after) == ([code[damage]], before)
+    assert read(home.trashed(world.deleted)) == whole
+    assert list(quarantined(home).values()) == [DAMAGE[damage](whole)]

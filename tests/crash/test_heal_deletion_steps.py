@@ -68,6 +68,10 @@ class DyingDisk(Disk):
         self._change()
         super().unlink(path)
 
+    def rename(self, old: str, new: str) -> None:
+        self._change()
+        super().rename(old, new)
+
     def sync(self, fd: int) -> None:
         self._change()
         super().sync(fd)

@@ -17,11 +17,13 @@ import pytest
 from holdfast import errors
 from holdfast.agents.acp.driver import AcpDriver
 from holdfast.home import Home
+from holdfast.model.commit import Commit
 from holdfast.model.event import Event
 from holdfast.model.task import ENDED, Owner, Task
 from holdfast.process import identity
 from holdfast.runner import control, recorder, task_run
-from holdfast.spool import archive
+from holdfast.runner.recorder import OutputRecorder
+from holdfast.spool import archive, reader_deaths
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.task_dir import Spool
 from holdfast.store.open import open_store
@@ -376,33 +378,19 @@ def test_a_spool_that_a_killed_worker_left_is_put_away_by_a_later_one(home: Home
     assert not os.path.exists(running.spool.stdout)
 
 
-# --- a spool that ends whoever reads it
+# --- output that kills whoever reads it
 
 
-def test_a_spool_on_which_every_worker_dies_is_set_aside(home: Home) -> None:
-    """After three: the task is told, the bytes are kept, and other tasks run."""
+def test_a_run_whose_output_kills_every_hub_is_set_aside(home: Home) -> None:
+    """After three deaths at one line: the task says so, the bytes are kept, and other tasks run."""
 
-    def poisoned() -> None:
+    def prepare() -> None:
         run_steps.quick()
-        on_line = AcpDriver.on_line
+        _die_at_line(lambda line, _: b"poison" in line and b"agent_message_chunk" in line)
 
-        def dying(driver: AcpDriver, line: bytes) -> Any:
-            if b"poison" in line and b"agent_message_chunk" in line:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return on_line(driver, line)
-
-        vars(task_run).update(SUSPECT_S=0.1)
-        type.__setattr__(AcpDriver, "on_line", dying)
-
-    running = Running(home, {"say": "before"}, {"say": "poison"}, END, prepare=poisoned)
-    workers = 0
-    while workers < 10 and running.task().status not in ENDED:
-        if workers:
-            running.worker = run_support.worker(home, poisoned)
-        running.worker.rest()
-        workers += 1
+    running = Running(home, {"say": "before"}, {"say": "poison"}, END, prepare=prepare)
+    assert _workers_until_ended(running, prepare) == 5, "the launcher, three that take over, one that lives"
     task = running.task()
-    assert workers == 5, "the one that launched it, three that took it up, and one that lived"
     assert task.status == "interrupted" and "set aside" in str(task.reason)
     assert codes(running.log(), "error") == ["set_aside"]
     with archive.open_stdout(running.spool) as file:
@@ -412,6 +400,73 @@ def test_a_spool_on_which_every_worker_dies_is_set_aside(home: Home) -> None:
     (other,) = run_support.queue(home, [run_support.script(END)])
     run_support.undisturbed(home)
     assert with_store(home, lambda store: store.task(other)).status == "succeeded"
+
+
+@pytest.mark.parametrize("where", ["at another line each time", "before it reads", "while the store waits"])
+def test_hubs_that_are_killed_from_outside_set_nothing_aside(home: Home, where: str) -> None:
+    """Six hubs are killed after they took the run over and before they have read it all."""
+    count = os.path.join(home.path, "count")
+
+    def prepare() -> None:
+        run_steps.quick()
+        number = os.path.getsize(count) if os.path.exists(count) else 0
+        with open(count, "ab") as file:
+            file.write(b".")
+        if number == 0:  # the launcher dies before it reads anything
+            _die_at_line(lambda _, __: True)
+        elif number <= 6 and where == "at another line each time":
+            _die_at_line(lambda _, lines: lines == number)
+        elif number <= 6 and where == "before it reads":
+            type.__setattr__(OutputRecorder, "open", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        elif number <= 6:
+            _die_in_a_slow_commit()
+
+    running = Running(home, *[{"tool": "shell", "run": f"echo {n}"} for n in range(4)], END, prepare=prepare)
+    assert _workers_until_ended(running, prepare) == 8
+    task = running.task()
+    assert task.status == "succeeded", (task, [(e.kind, e.body) for e in running.log()])
+    is_whole(running, task)
+
+
+def _workers_until_ended(running: Running, prepare: Callable[[], None]) -> int:
+    """Start one worker after the other until the task has ended; how many it took."""
+    workers = 0
+    while workers < 10 and running.task().status not in ENDED:
+        if workers:
+            running.worker = run_support.worker(running.home, prepare)
+        running.worker.rest()
+        workers += 1
+    return workers
+
+
+def _die_at_line(is_deadly: Callable[[bytes, int], bool]) -> None:
+    """Let this process die when it reads such a line; the second argument counts lines."""
+    vars(task_run).update(SUSPECT_S=0.1)
+    on_line, lines = AcpDriver.on_line, 0
+
+    def dying(driver: AcpDriver, line: bytes) -> Any:
+        nonlocal lines
+        lines += 1
+        if is_deadly(line, lines):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return on_line(driver, line)
+
+    type.__setattr__(AcpDriver, "on_line", dying)
+
+
+def _die_in_a_slow_commit() -> None:
+    """Let this process die while it waits for a store that takes long to commit what an agent wrote."""
+    vars(task_run).update(SUSPECT_S=0.1)
+    vars(reader_deaths).update(COMMIT_S=0.1)
+    commit = Store.commit
+
+    async def slow(store: Store, wanted: Commit) -> Any:
+        if wanted.spool is not None:
+            await asyncio.sleep(reader_deaths.COMMIT_S * 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await commit(store, wanted)
+
+    type.__setattr__(Store, "commit", slow)
 
 
 def test_a_worker_that_is_only_killed_often_sets_nothing_aside(home: Home) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,19 +123,35 @@ def recovered(run: Run) -> str:
 
 def test_who_comes_first_decides_whether_the_agent_runs(tmp_path: Path) -> None:
     choice = random.Random(SEED)
-    won = 0
-    for _ in range(STARTS):
+    for number in range(STARTS):
         with running(str(tmp_path)) as run:
             run.start("sh", "-c", "echo ran; exit 3")
-            children.pause(choice.uniform(0, 0.003))
+            if number:
+                children.pause(choice.uniform(0, 0.003))
+            else:
+                until(lambda: run.spool.shim() is not None, "the shim")
             prevented = run.spool.prevent()
-            won += prevented
+            assert number or not prevented
             assert run.shim is not None
             assert run.shim.wait(20) == (125 if prevented else 0)
             assert content(run.spool.stdout) == (b"" if prevented else b"ran\n")
             assert run.spool.exit_status() == (None if prevented else 3)
             assert not run.left()
-    assert won < STARTS
+
+
+def test_a_keeper_that_is_ended_while_it_starts_a_relay_leaves_none_behind(tmp_path: Path) -> None:
+    """The relay that ends it may run before its keeper knows the relay's pid."""
+    program = tmp_path / "relay"
+    program.write_text("#!/bin/sh\nkill -USR1 $PPID\nexec sleep 60\n")
+    program.chmod(0o700)
+    for shell in [path for path in ("/bin/sh", "/bin/bash") if os.path.exists(path)]:
+        for _ in range(STARTS):
+            with running(str(tmp_path)) as run:
+                run.spool.make({})
+                words = [shell, task_dir.RELAY_KEEPER, str(program), "-"]
+                keeper = subprocess.Popen(words, cwd=run.spool.path, env=run.env())
+                assert keeper.wait(60) == 0
+                assert not run.left()
 
 
 def test_a_shim_killed_while_it_starts_leaves_an_agent_that_is_known_or_none(tmp_path: Path) -> None:

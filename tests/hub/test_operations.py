@@ -23,6 +23,7 @@ from holdfast.home import Home
 from tests.hub.asking import get
 from tests.hub.running_hub import RunningHub, running, started
 from tests.hub.test_sessions import begin, done
+from tests.support import system_packages
 from tests.support.postgres_server import Server
 from tests.support.terminal import Terminal
 
@@ -55,8 +56,10 @@ http {
 """
 
 
-def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
+@pytest.fixture(autouse=True)
+def unpacked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find also the programs that `make test` unpacked."""
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{system_packages.FOLDER / 'bin'}")
 
 
 def written(heading: str, language: str = "", number: int = 0) -> str:
@@ -157,7 +160,7 @@ def _started(words: list[str], place: Path, port: int) -> Iterator[Proxy]:
         running.wait()
 
 
-@pytest.fixture(params=[pytest.param(nginx, marks=needs("nginx")), pytest.param(caddy, marks=needs("caddy"))])
+@pytest.fixture(params=[nginx, caddy])
 def proxy(request: pytest.FixtureRequest) -> Any:
     """A way to start a proxy."""
     return request.param
@@ -226,7 +229,6 @@ def test_only_webhooks_may_be_let_through(hub: RunningHub, proxy: Any, tmp_path:
 # --- as a service
 
 
-@needs("systemd-analyze")
 def test_the_unit_is_one(tmp_path: Path) -> None:
     unit = tmp_path / "holdfast.service"
     text = written("As a service", "ini")
@@ -265,8 +267,6 @@ def told(hub: RunningHub) -> dict[str, Any]:
     }
 
 
-@needs("sqlite3")
-@needs("rsync")
 def test_a_backup_that_was_made_while_a_hub_ran_is_restored(hub: RunningHub, tmp_path: Path) -> None:
     done(hub, key="first")
     done(hub, {"error": "no"})
@@ -292,8 +292,6 @@ def test_a_backup_that_was_made_while_a_hub_ran_is_restored(hub: RunningHub, tmp
 
 
 @pytest.mark.parametrize("lost", ["database", "mirrors"])
-@needs("sqlite3")
-@needs("rsync")
 def test_either_half_of_a_backup_is_enough(hub: RunningHub, tmp_path: Path, lost: str) -> None:
     done(hub, key="first")
     before = told(hub)

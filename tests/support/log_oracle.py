@@ -10,13 +10,15 @@ from holdfast.agents.driver import AgentJob, Entry
 from holdfast.agents.registry import AgentRegistry
 from holdfast.home import Home
 from holdfast.model.event import Event, NewEvent
+from holdfast.resume.log_evidence import NOT_LAUNCHED
 from holdfast.runner.control import CANCEL, requests
+from holdfast.runner.finish import GIVEN_BACK
 from holdfast.spool import archive
 from holdfast.spool.task_dir import Spool
 
 # Notices and errors that are the runner's own, not the agent's.
 OURS = {
-    *("survivors", "given_back", "pull_request", "left_behind", "launch", CANCEL),
+    *("survivors", GIVEN_BACK, NOT_LAUNCHED, "pull_request", "left_behind", "launch", CANCEL),
     *("resume_attempt", "not_resumed", "waiting", "overruled"),
     *("relay_restarted", "input_lost", "spool_shrunk", "drained", "set_aside"),
 }

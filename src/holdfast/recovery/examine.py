@@ -218,7 +218,7 @@ async def examine(sql: Sql, home: Home, mine: Node | None, deep: bool) -> Looked
                     findings.append(found)
         elif deep and found is None and trashed is not None:
             compared += 1
-            found = await _compare_trashed(sql, head, trashed)
+            found = await compare_trashed(sql, head, trashed)
             if found is not None:
                 findings.append(found)
         if found is not None and found.code == ALTERED.code:
@@ -285,13 +285,11 @@ def _deletion(head: Head, sight: Sight | None, tombstone: dict[str, Any] | None)
     )
 
 
-async def _compare_trashed(sql: Sql, head: Head, sight: Sight) -> Finding | None:
+async def compare_trashed(sql: Sql, head: Head, sight: Sight) -> Finding | None:
     """The mirror of a deleted session beside its log; one that is gone was cleared by somebody."""
     found = await look_closer(sql, head, sight, [])
     if found is None or found.action is None:
         return found
-    if found.code in (BEHIND.code, BY_DAMAGE["torn"].code):
-        return None  # a kill or power cut during the deletion leaves such an end; the database has all of it
     code, action = (CUT.code, CUT.action) if found.code == BEHIND.code else (found.code, found.action)
     evidence = found.evidence | {"trashed": True}
     return msgspec.structs.replace(found, code=code, action=action, evidence=evidence)

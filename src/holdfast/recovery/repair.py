@@ -20,10 +20,11 @@ from holdfast.model.session import Deletion
 from holdfast.model.task import ACTIVE
 from holdfast.recovery import mirror_reader
 from holdfast.recovery.damaged_records import DamagedRecord, damaged_records, raw_bytes, replacements
-from holdfast.recovery.examine import Contrast, Head, contrast
+from holdfast.recovery.examine import Contrast, Head, compare_trashed, contrast, look_closer
 from holdfast.recovery.findings import Done, Finding, signature
 from holdfast.recovery.merge import counted, lost_in_words, ranges, with_beginning
 from holdfast.recovery.restore import adopt, put_right, refold
+from holdfast.recovery.survey import Sight
 from holdfast.store.backend import OperationResult
 from holdfast.store.mirror import format
 from holdfast.store.mirror.compare import compare, pages
@@ -34,8 +35,13 @@ from holdfast.store.store import Store
 BY = "holdfast heal"
 
 
-async def finish_deletion(store: Store, session: str, known: dict[str, str] | None = None) -> None:
-    """Make log, tombstone and files agree that a session is deleted."""
+async def finish_deletion(
+    store: Store, home: Home, session: str, known: dict[str, str] | None = None
+) -> list[str]:
+    """Make the log, the tombstone and the files agree that a session is deleted.
+
+    Returns the files that were moved to quarantine.
+    """
     header = await store.session(session)
     if header.state != "deleted":
         known = known or {}
@@ -48,7 +54,41 @@ async def finish_deletion(store: Store, session: str, known: dict[str, str] | No
         header = await store.session(session)
     deletion = header.deletion
     assert deletion is not None
+    # Before the move: a kill in between leaves a mirror in sessions/, which the next start notices.
+    # Only a deep comparison reads a mirror that is in the trash.
+    kept = [] if signature(home.trashed(session)) else await _repair_mirror(store, home, session)
     await store.with_mirrors(lambda files: _entomb(files, session, deletion))
+    return kept
+
+
+async def _repair_mirror(store: Store, home: Home, session: str, *, trashed: bool = False) -> list[str]:
+    """Make the mirror of a deleted session equal its log. Returns the files moved to quarantine."""
+    path = home.trashed(session) if trashed else home.mirror(session)
+    if signature(path) is None:
+        return []
+    if not trashed:
+        await touch(store, session)
+        await store.with_mirrors(lambda files: None)  # the mirror thread appends what is missing
+    finding = await store.query(lambda sql: _find_mismatch(sql, session, path, trashed))
+    if finding is None or finding.action is None:
+        return []
+    # Its records are already in the database, as far as they can be read. A database row that the
+    # mirror proves to be altered is restored; any other mismatch recreates the file.
+    finding = msgspec.structs.replace(finding, evidence={"trashed": trashed})
+    again = restore_records if finding.code == "database_altered" else make_mirror_anew
+    return (await again(store, home, finding, Terms()))[1]
+
+
+async def _find_mismatch(sql: Sql, session: str, path: str, trashed: bool) -> Finding | None:
+    n = (await sql.dicts("session", id=session))[0]["n"]
+    try:
+        if (await compare(sql, n, session, path)).result == "level":
+            return None
+        sight = Sight(path, os.stat(path, follow_symlinks=False))
+    except OSError:  # unreadable, or moved by another process: the move reports it
+        return None
+    head = next(Head(*row) for row in await sql.rows("heads") if row[1] == session)
+    return await (compare_trashed(sql, head, sight) if trashed else look_closer(sql, head, sight, []))
 
 
 def _entomb(files: MirrorFiles, session: str, deletion: Deletion) -> None:
@@ -131,8 +171,7 @@ async def make_mirror_anew(store: Store, home: Home, finding: Finding, terms: Te
     if finding.evidence.get("new"):
         await _adopt_file(store, session, path, terms, proven=True)
         if (await store.session(session)).state == "deleted" and not finding.evidence.get("trashed"):
-            await finish_deletion(store, session)
-            return "deleted, as its mirror says", []
+            return "deleted, as its mirror says", await finish_deletion(store, home, session)
     temp = durable_io.temp_name(path)
     try:
         await store.query(lambda sql: _write_lines(sql, session, temp))
@@ -168,18 +207,14 @@ async def _put_in_place(store: Store, finding: Finding, temp: str) -> Result:
 
     def swap(files: MirrorFiles) -> Result:
         path = _file(files.home, finding)
-        kept = []
         if finding.signature is not None:
             if signature(path) != finding.signature:
                 return LIVE_WINS, []
-            kept.append(files.quarantine(path, finding.text))
-        try:
+            return RECREATED, [files.replace(temp, path, finding.text)]
+        with suppress(FileExistsError):  # the mirror thread may have written the missing file first
             files.disk.link(temp, path)
-        except FileExistsError:
-            # Where there was no mirror, the mirror thread may have written it first.
-            return (LIVE_WINS if finding.signature else RECREATED), kept
         files.disk.sync_dir(os.path.dirname(path))
-        return RECREATED, kept
+        return RECREATED, []
 
     result = await store.with_mirrors(swap)
     assert result is not None
@@ -198,9 +233,10 @@ async def put_records_back(store: Store, home: Home, finding: Finding, terms: Te
     """Into the database what only the mirror has."""
     session = finding.subject
     adopted = await _adopt_file(store, session, _file(home, finding), terms, proven=True)
+    kept: list[str] = []
     if (await store.session(session)).state == "deleted":
-        await finish_deletion(store, session)
-    return adopted.told("went back into the database"), []
+        kept = await finish_deletion(store, home, session)
+    return adopted.told("went back into the database"), kept
 
 
 async def restore_records(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
@@ -287,8 +323,7 @@ async def put_session_back(store: Store, home: Home, finding: Finding, terms: Te
     adopted = await _adopt_file(store, session, home.mirror(session), terms)
     if (await store.session(session)).state == "deleted":
         # Its own log says so; only the tombstone and the move were lost.
-        await finish_deletion(store, session)
-        kept = await _trash_anew(store, home, finding, adopted)
+        kept = await finish_deletion(store, home, session)
         return adopted.told("went back into the database, as deleted"), kept
     if not adopted.damaged:
         return adopted.told("went back into the database"), []
@@ -309,8 +344,9 @@ async def put_deleted_back(store: Store, home: Home, finding: Finding, terms: Te
         kept = [home.mirror(session)] if adopted.damaged else []
         return adopted.told("went back into the database; its log says that it was restored"), kept
     await _interrupt_tasks(store, session)
-    await finish_deletion(store, session, deletion)
-    kept = await _trash_anew(store, home, finding, adopted)
+    kept = await finish_deletion(store, home, session, deletion)
+    if adopted.damaged:
+        kept += await _repair_mirror(store, home, session, trashed=True)
     return adopted.told("went back into the database, as deleted"), kept
 
 
@@ -326,28 +362,18 @@ async def _interrupt_tasks(store: Store, session: str) -> None:
             await store.commit(Commit(session, [change], task=task.id, generation=task.generation))
 
 
-async def _trash_anew(store: Store, home: Home, finding: Finding, adopted: Adopted) -> list[str]:
-    """The mirror of a deleted session that was damaged, from the database; the old one into quarantine."""
-    if not adopted.damaged:
-        return []
-    path = home.trashed(finding.subject)
-    evidence = {"trashed": True}
-    again = msgspec.structs.replace(finding, evidence=evidence, signature=signature(path))
-    return (await make_mirror_anew(store, home, again, Terms()))[1]
-
-
 async def delete(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Finish a delete that was cut short, or that an old backup of the database does not know."""
     session = finding.subject
     await _adopt_both(store, home, session, terms, proven=True)
     try:
-        await finish_deletion(store, session, finding.evidence.get("deletion"))
+        kept = await finish_deletion(store, home, session, finding.evidence.get("deletion"))
     except errors.SessionRunning as running:
         path = home.tombstone(session)
-        kept = await store.with_mirrors(lambda files: files.quarantine(path, "the session was running"))
+        note = await store.with_mirrors(lambda files: files.quarantine(path, "the session was running"))
         await store.with_mirrors(lambda files: unearth(files, session))
-        return f"not deleted, for {running}; the tombstone was put into quarantine", [kept] if kept else []
-    return "deleted, as its tombstone says", []
+        return f"not deleted, for {running}; the tombstone was put into quarantine", [note] if note else []
+    return "deleted, as its tombstone says", kept
 
 
 async def take_from_trash(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
@@ -355,8 +381,7 @@ async def take_from_trash(store: Store, home: Home, finding: Finding, terms: Ter
     session = finding.subject
     await _adopt_both(store, home, session, terms, proven=True)
     if (await store.session(session)).state == "deleted":
-        await finish_deletion(store, session)
-        return "deleted, as its mirror says", []
+        return "deleted, as its mirror says", await finish_deletion(store, home, session)
     kept = await store.with_mirrors(lambda files: unearth(files, session))
     return "the session lives, so its mirror was taken out of the trash", kept or []
 
@@ -369,14 +394,12 @@ async def bury(store: Store, home: Home, finding: Finding, terms: Terms) -> Resu
     if header.state != "deleted" and (deletion is None or header.undone == deletion["id"]):
         await store.with_mirrors(lambda files: unearth(files, session))
         return "it was restored, as its mirror says", []
-    await finish_deletion(store, session, deletion)
-    return "moved into the trash", []
+    return "moved into the trash", await finish_deletion(store, home, session, deletion)
 
 
 async def write_the_tombstone(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:
     """Say on disk what the database says."""
-    await finish_deletion(store, finding.subject)
-    return "written", []
+    return "written", await finish_deletion(store, home, finding.subject)
 
 
 async def remove_the_tombstone(store: Store, home: Home, finding: Finding, terms: Terms) -> Result:

@@ -16,7 +16,7 @@ from holdfast.git import unfinished, worktree
 from holdfast.model.changes import Create
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
-from holdfast.model.task import Task
+from holdfast.model.task import ACTIVE, PENDING, Task
 from holdfast.resume import verdict
 from holdfast.resume.facts import ArchiveState, ResumeFacts
 from holdfast.resume.rules import rule_of
@@ -57,14 +57,17 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish",
 
 
 class RedispatchRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="again"):
-    """That interrupted tasks be run once more, each by its verdict."""
+    """Tasks to run again, each once, each by its session's verdict; by default all interrupted ones."""
 
     key: str | None = None  # only of this thread
+    names: tuple[str, ...] = ()  # only these: ids of tasks, or sessions or keys (their last task)
+    failed: bool = False  # failed tasks, too; those that are named may always have failed
     wait: bool = False  # where a session must wait, queue it: it runs when the session becomes free
 
 
 # --- From what a person wants done to a queued task; all that can be refused is refused here.
 
+DEMO = "demo"
 TITLE = 80  # characters of a prompt that become a session's title
 TRIES = 10  # of a session that goes on while it is judged
 
@@ -110,6 +113,11 @@ async def _existing(context: Context, wish: PromptRequest) -> Session | None:
         session = live[0]
     else:
         return None
+    if wish.key is not None and session.key != wish.key:
+        has = f"has the key {session.key}" if session.key is not None else "has no key"
+        raise errors.BadInput(
+            f"session {session.id} {has}, not {wish.key}", hint="name the thread by its session or by its key"
+        )
     if wish.agent is not None and context.registry.get(wish.agent).name != session.agent:
         raise errors.BadInput(f"session {session.id} is one of {session.agent}, not of {wish.agent}")
     check_agent(context, session.agent)
@@ -165,7 +173,9 @@ class _Dispatcher:
                 behind = wish.queue and wish.how == "resume"
             if not behind:
                 first = facts.waiting[0]
-                raise self._running(f"task {first} of session {self._session.id} is running", found)
+                raise await self._running(
+                    f"task {first} of session {self._session.id} is running", found, facts
+                )
             return await self._queue(queue=True)
         match wish.how:
             case "anyway":
@@ -184,7 +194,7 @@ class _Dispatcher:
             case "wait":
                 if wish.queue or verdict.is_short_wait(found):
                     return await self._queue(seen=facts.seen)
-                raise self._running(verdict.reasons_text(found), found)
+                raise await self._running(verdict.reasons_text(found), found, facts)
             case _ if wish.session is not None and not wish.may_move:
                 raise launch.unsafe(found)
             case "fork":
@@ -282,7 +292,7 @@ class _Dispatcher:
 
     async def _fork(self, facts: ResumeFacts, found: Verdict) -> Task:
         if found.action == "wait":
-            raise self._running(verdict.reasons_text(found), found)
+            raise await self._running(verdict.reasons_text(found), found, facts)
         if not facts.can_fork or found.action == "fresh":
             agent = self._context.registry.get(self._session.agent)
             why = verdict.reasons_text(found) if found.action == "fresh" else "it has no whole turn to copy"
@@ -313,15 +323,24 @@ class _Dispatcher:
         here = self._context.node.owns(self._session.host)
         return options(self._context, self._wish, here=here)
 
-    def _running(self, text: str, found: Verdict) -> errors.SessionRunning:
-        facts = {key: value for reason in found.reasons for key, value in reason.evidence.items()}
-        named = {key: facts[key] for key in ("tasks", "processes") if key in facts}
+    async def _running(self, text: str, found: Verdict, facts: ResumeFacts) -> errors.SessionRunning:
+        evidence = {key: value for reason in found.reasons for key, value in reason.evidence.items()}
+        named = {key: evidence[key] for key in ("tasks", "processes") if key in evidence}
         task = {"task": named["tasks"][0]} if "tasks" in named else {}
         behind = self._wish.how in (None, "resume")
         hint = "--queue puts it behind that" if behind else "wait for it, or cancel it"
-        if not task:
+        if task:
+            hint += f"; `holdfast cancel {task['task']}` stops it"
+        else:
+            hint = await _leftovers_hint(self._context, found.session, facts) + hint
             hint += f"; `holdfast resume {found.session} --fresh` does not wait"
         return errors.SessionRunning(text, hint=hint, session=found.session, **task, **named)
+
+
+async def _leftovers_hint(context: Context, session: str, facts: ResumeFacts) -> str:
+    """The commands that end the leftover processes of a session, as the beginning of a hint."""
+    owners = await launch.leftovers_of(context, session, facts)
+    return "".join(f"`holdfast cancel {owner}` ends its leftover processes; " for owner in sorted(owners))
 
 
 def options(context: Context, wish: PromptRequest, *, here: bool = True) -> dict[str, Any]:
@@ -341,10 +360,8 @@ def options(context: Context, wish: PromptRequest, *, here: bool = True) -> dict
 
 
 async def _new(context: Context, wish: PromptRequest) -> Task:
-    if wish.agent is None:
-        raise errors.BadInput("which agent?", hint="name one with -a; `holdfast agents` lists them")
     create = Create(
-        agent=check_agent(context, wish.agent),
+        agent=check_agent(context, wish.agent or _default_agent(context)),
         key=wish.key,
         cwd=replacement.folder(wish.cwd or wish.here or _here()),
         host=context.owner.host,
@@ -356,6 +373,28 @@ async def _new(context: Context, wish: PromptRequest) -> Task:
         create = msgspec.structs.replace(create, worktree=made)
     begun = Dispatch(new, wish.prompt, options(context, wish), create=create, task=wish.task)
     return await _queued(context, begun, made)
+
+
+def _default_agent(context: Context) -> str:
+    """The configured agent, or the only one that is installed; the demo agent is never meant by default."""
+    if context.settings.run.agent is not None:
+        return context.settings.run.agent
+    installed = [
+        agent.name
+        for agent in context.registry.agents
+        if agent.launch is not None and agent.name != DEMO and _is_installed(context, agent)
+    ]
+    if len(installed) == 1:
+        return installed[0]
+    found = f"; installed: {', '.join(installed)}" if installed else "; `holdfast agents` lists them"
+    raise errors.BadInput("which agent?", hint=f"name one with -a, or set [run] agent in config.toml{found}")
+
+
+def _is_installed(context: Context, agent: Agent) -> bool:
+    try:
+        return find(agent, context.settings.tables.get(agent.name, {}), context.env) is not None
+    except errors.BadInput:  # its own settings are wrong; a prompt that names it says so
+        return False
 
 
 async def _queued(context: Context, wanted: Dispatch, made: Worktree | None) -> Task:
@@ -396,13 +435,27 @@ def check_agent(context: Context, name: str) -> str:
     return agent.name
 
 
-# --- Interrupted tasks once more: each at most once, each by its verdict.
+# --- Tasks once more: each at most once, each by its verdict.
+
+INTERRUPTED = ("interrupted",)
+NOT_DONE = ("interrupted", "failed")
+NAMED = ("interrupted", "failed", "cancelled")
 
 
 async def redispatch(context: Context, wish: RedispatchRequest, by: str) -> dict[str, Any]:
-    """Queue each interrupted task that can still be run again; what was queued, what was not and why."""
-    queued, skipped = [], []
-    for task in await context.store.redispatchable_tasks(wish.key or ""):
+    """Queue each task that can still be run again; what was queued, what was not and why."""
+    queued: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
+    tasks = []
+    for name in dict.fromkeys(wish.names):
+        try:
+            tasks.append(await _named_task(context, name))
+        except errors.HoldfastError as problem:
+            skipped.append({"task": name, "session": None, **problem.as_json()})
+    if not wish.names:
+        statuses = NOT_DONE if wish.failed else INTERRUPTED
+        tasks = await context.store.redispatchable_tasks(wish.key or "", statuses=statuses)
+    for task in {task.id: task for task in tasks}.values():
         session = await context.store.session(task.session)
         try:
             waits_for = await _check(context, session, wish)
@@ -414,15 +467,55 @@ async def redispatch(context: Context, wish: RedispatchRequest, by: str) -> dict
     return {"redispatched": queued, "skipped": skipped}
 
 
+async def _named_task(context: Context, name: str) -> Task:
+    """The task that a name means, if it can be run again: an id, or the last of a session or key."""
+    store = context.store
+    kind, target = await store.resolve_target(name)
+    if kind == "task":
+        task = await store.task(target)
+        found = await store.redispatchable_tasks(task=task.id, statuses=NAMED)
+        if not found:
+            raise await _not_again(context, task)
+        return found[0]
+    found = await store.redispatchable_tasks(session=target, statuses=NAMED)
+    if not found:
+        raise errors.IllegalChange(
+            f"session {target} has no task that can be run again",
+            hint=f"`holdfast tasks --session {target}` shows how its tasks ended",
+        )
+    return found[0]
+
+
+async def _not_again(context: Context, task: Task) -> errors.IllegalChange:
+    """Why a task cannot be run again, and what to do instead."""
+    session = await context.store.session(task.session)
+    hint = f'`holdfast run --session {session.id} "PROMPT"` sends a new prompt there'
+    if task.status in ACTIVE:
+        return errors.IllegalChange(f"task {task.id} is running", hint=f"`holdfast log -f {session.id}`")
+    if task.status in PENDING:
+        return errors.IllegalChange(
+            f"task {task.id} is {task.status}; it has not run yet", hint="it starts by itself"
+        )
+    if session.state != "live":
+        return await _put_away(context, session)
+    if task.status not in NAMED:
+        return errors.IllegalChange(f"task {task.id} {task.status}, so it is not run again", hint=hint)
+    return errors.IllegalChange(
+        f"task {task.id} was run again already, or a later prompt has run in its session since", hint=hint
+    )
+
+
 async def _check(context: Context, session: Session, wish: RedispatchRequest) -> str | None:
     """What the retry has to wait for, if anything; refused unless the caller asks to wait."""
     if not context.node.owns(session.host):
         raise errors.IllegalChange(f"session {session.id} is on node {session.host}")
-    found = verdict.judge(await sessions.facts(context, session))
+    facts = await sessions.facts(context, session)
+    found = verdict.judge(facts)
     if found.action != "wait":
         return None
     if not wish.wait:
-        hint = "with --wait it runs when the session becomes free"
+        ends = await _leftovers_hint(context, session.id, facts)
+        hint = f"{ends}with --wait it runs when the session becomes free"
         raise errors.SessionRunning(verdict.reasons_text(found), hint=hint, session=session.id)
     return "; ".join(r.text for r in found.reasons if rule_of(r.code).action == "wait")
 

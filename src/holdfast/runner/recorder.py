@@ -18,6 +18,7 @@ from holdfast.model.commit import Commit, Entry, prepare
 from holdfast.model.event import Event, NewEvent
 from holdfast.model.task import ACTIVE, ENDED, Task
 from holdfast.spool.outbox import Outbox
+from holdfast.spool.reader_deaths import ReaderMarks
 from holdfast.spool.tail import Line
 from holdfast.store.store import Store
 
@@ -126,8 +127,13 @@ class OutputRecorder:
         outbox: Outbox | None,
         past: Sequence[Event],
         is_native_id: Callable[[str], bool] = bool,
+        marks: ReaderMarks | None = None,
     ):
-        """`past`: the tool_progress records of this task that are in the log."""
+        """`past`: the tool_progress records of this task that are in the log.
+
+        `marks`: where to mark what is read now, if output that kills its reader must be found.
+        """
+        self._marks = marks
         self._is_native_id = is_native_id
         self.task = task
         self.driver = driver
@@ -149,7 +155,10 @@ class OutputRecorder:
         """Take lines, commit what they bring with the new offset, then send what follows from them."""
         entries: list[Entry] = []
         sends: list[bytes] = []
+        first = lines[0].start  # of the lines that the next commit brings
         for line in lines:
+            if self._marks is not None:
+                self._marks.begin(line.start)
             out = self._on_line(line)
             sends += out.sends
             known = line.end <= self._known
@@ -162,9 +171,9 @@ class OutputRecorder:
                 entries.append(Deliver(delivery="accepted"))
                 self._accepted = True
             if len(entries) >= MANY:
-                await self._commit_and_send(entries, sends)
-                entries, sends = [], []
-        await self._commit_and_send(entries, sends)
+                await self._commit_lines(entries, sends, first, line.end)
+                entries, sends, first = [], [], line.end
+        await self._commit_lines(entries, sends, first, lines[-1].end)
 
     async def append(self, out: DriverOutput) -> None:
         """Commit and send what follows from something other than a line."""
@@ -205,6 +214,8 @@ class OutputRecorder:
                 commit = msgspec.structs.replace(commit, entries=storable)
             except PASSING as problem:
                 log.warning("task %s: %s; its spool keeps what follows", task.id, problem.message)
+                if self._marks is not None:
+                    self._marks.pause()  # whoever is killed while the store is away did not die of a line
                 if isinstance(problem, errors.CommitUnknown) and await self._is_in(last):
                     break
                 await asyncio.sleep(pause)
@@ -255,6 +266,15 @@ class OutputRecorder:
                 for link in new
             ],
         ]
+
+    async def _commit_lines(self, entries: list[Entry], sends: list[bytes], start: int, end: int) -> None:
+        """Commit what the lines from `start` to `end` brought."""
+        if self._marks is None:
+            await self._commit_and_send(entries, sends)
+            return
+        with self._marks.commit(start):
+            await self._commit_and_send(entries, sends)
+        self._marks.finish(end)
 
     async def _commit_and_send(self, entries: list[Entry], sends: list[bytes]) -> None:
         if entries:

@@ -32,13 +32,13 @@ from holdfast.runner.stdio_watch import RelayWatch
 from holdfast.runner.uncommitted import uncommitted_paths, warnings
 from holdfast.spool import archive, task_dir
 from holdfast.spool.outbox import Outbox, close_input
+from holdfast.spool.reader_deaths import DeathRecord, ReaderMarks, decide
 from holdfast.spool.tail import Shrunk, Tail
 from holdfast.spool.task_dir import Spool
 from holdfast.spool.watch import Handle
 
 SET_ASIDE = "set_aside"
-MAX_TAKEN_UP = 3  # processes in a row that died while they read one spool
-SUSPECT_S = 2.0  # before a spool is read on which two have died: a hub that is killed at once proves nothing
+SUSPECT_S = 2.0  # before output is read that a hub died on: one that is soon killed then proves nothing
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class TaskRun:
         self._news = True  # somebody may have asked something of it before we came
         self._looked = 0.0
         self._checked_relay = 0.0
-        self._counted = False  # this process is counted as one that reads the spool
+        self._marks: ReaderMarks | None = None  # only of a run that another process read before
 
     def wake(self) -> None:
         """Somebody asked something of this task."""
@@ -98,7 +98,8 @@ class TaskRun:
         except errors.StaleGeneration:
             log.info("task %s has another owner now", self.task.id)
         finally:
-            self._caught_up()  # whatever ended this run, it did not end the process
+            if self._marks is not None:
+                self._marks.close()  # whatever ended this run, it did not end the process
             self.found.set()
             if self._context.overhear is not None:
                 self._context.overhear(self.task.session, self.task.id, None)
@@ -196,28 +197,29 @@ class TaskRun:
         return not self._begun and (not os.path.isdir(self._spool.path) or self._prevent())
 
     async def _take_up(self) -> bool:
-        """Whether to read a spool that others began to read; False if it was set aside.
-
-        Something in it may end every process that reads it, by memory for example: no start may fail for it
-        again and again. What a person kills within seconds says nothing about the spool.
-        """
-        before = self._spool.unfinished_readings()
-        if before >= MAX_TAKEN_UP:
-            with durable_io.reported(self._spool.keep):
-                os.close(os.open(self._spool.keep, os.O_WRONLY | os.O_CREAT, 0o600))
-            why = (
-                f"Holdfast died {before} times while it read what this agent wrote, so it was set aside; "
-                f"all of it is kept in {self._spool.path}"
-            )
-            store, tell = self._context.store, only_rest
-            await finish_without_spool(store, self.task, self._family, None, tell, why, SET_ASIDE)
+        """Whether to read output that other hubs began to read; False if the run was set aside."""
+        self._marks = ReaderMarks(self._spool.deaths_file)
+        record = self._marks.take_over()
+        decision = decide(record)
+        if decision == "set_aside":
+            await self._set_aside(record)
             return False
-        if before == MAX_TAKEN_UP - 1:
+        if decision == "wait":
             self.found.set()
             await asyncio.sleep(SUSPECT_S)
-        self._spool.take_up()
-        self._counted = True
         return True
+
+    async def _set_aside(self, record: DeathRecord) -> None:
+        """End a run whose output kills the hub: a start must not fail for it again and again."""
+        with durable_io.reported(self._spool.keep):
+            os.close(os.open(self._spool.keep, os.O_WRONLY | os.O_CREAT, 0o600))
+        why = (
+            f"{record.deaths} hubs died one after the other while they read this agent's output at byte "
+            f"{record.offset:,}, so the run was set aside; all output is kept in {self._spool.path}"
+        )
+        await finish_without_spool(
+            self._context.store, self.task, self._family, None, only_rest, why, SET_ASIDE
+        )
 
     def _prevent(self) -> bool:
         with durable_io.reported(self._spool.path):
@@ -275,7 +277,13 @@ class TaskRun:
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
         self._journal = OutputRecorder(
-            self._context.store, self.task, self._driver, self._outbox, past, self._agent.is_native_id
+            self._context.store,
+            self.task,
+            self._driver,
+            self._outbox,
+            past,
+            self._agent.is_native_id,
+            self._marks,
         )
         self._tail = Tail(self._spool.stdout, self._spool.lost())
         self._handle = self._context.watch.add(self._spool.path)
@@ -328,8 +336,6 @@ class TaskRun:
             if self._news and (not more or self._tail.offset >= self.task.spool):
                 self._news = False
                 await self._heed()
-            if not more:
-                self._caught_up()
             if gone and not more:
                 return
             await self._stopping.tick()
@@ -384,11 +390,6 @@ class TaskRun:
         if self._driver.open_calls and time.monotonic() - self._looked > OFFSPRING_S:
             self._looked = time.monotonic()
             await self._family.note()
-
-    def _caught_up(self) -> None:
-        if self._counted:
-            self._counted = False
-            self._spool.caught_up()
 
     async def _check_relay(self, at_end: bool = False) -> None:
         """Record what happened to the relay; a look costs a few small reads."""

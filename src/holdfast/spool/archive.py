@@ -46,7 +46,7 @@ def compress(spool: Spool, disk: Disk = DISK) -> None:
         spool.agent_file,
         spool.relay_file,
         spool.relays_file,
-        spool.taken_file,
+        spool.deaths_file,
         spool.exit_part,
     ):
         with suppress(FileNotFoundError):

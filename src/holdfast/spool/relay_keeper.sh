@@ -5,8 +5,10 @@
 # All of it is in braces, so that it is read whole before any of it runs: the file may be replaced meanwhile.
 {
 trap '' HUP INT TERM # a signal to the whole session is for the agent
-trap 'kill -KILL "$_hf_child"; wait "$_hf_child"; exit 0' USR1 # the shim: the agent has ended
-_hf_child=
+# The shim says that the agent has ended. That may come when a relay runs whose pid is not in _hf_child yet:
+# hence the loop looks at _hf_over again once it knows the pid.
+trap '_hf_over=1; [ -z "$_hf_child" ] || kill -KILL "$_hf_child"' USR1
+_hf_child= _hf_over=
 
 # set -C: a file that exists is never overwritten, so whoever creates `relay` first has won.
 set -C
@@ -16,11 +18,13 @@ if [ -r /proc/$$/stat ]; then read -r _hf_stat </proc/$$/stat; fi
 set +C
 
 _hf_deaths=0 _hf_failures=0
-while [ -p stdin ]; do # its name is removed when the input has to end
+while [ -p stdin ] && [ -z "$_hf_over" ]; do # its name is removed when the input has to end
   "$1" -I -S "$2" &
   _hf_child=$!
+  [ -z "$_hf_over" ] || kill -KILL "$_hf_child"
   wait "$_hf_child"
   _hf_exit=$?
+  if [ -n "$_hf_over" ]; then wait "$_hf_child"; exit 0; fi # the trap ends the first wait early
   _hf_child=
   [ "$_hf_exit" -ne 0 ] || break # nobody reads the agent's stdin any more
   [ -p stdin ] || break

@@ -22,6 +22,7 @@ from typing import Any
 from holdfast import durable_io, errors
 from holdfast.process import identity
 from holdfast.process.identity import Ident
+from holdfast.spool.reader_deaths import ReaderMarks
 
 SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim.sh")
 SHELL = "/bin/sh"
@@ -51,7 +52,7 @@ class Spool:
         self.relays_file = os.path.join(self.path, "relays")  # each relay that was started, and how it ended
         self.exit_part = os.path.join(self.path, "exit.part")
         self.exit = os.path.join(self.path, "exit")
-        self.taken_file = os.path.join(self.path, "taken")  # who began to read and died, in a row
+        self.deaths_file = os.path.join(self.path, "taken")  # where hubs died that read the output
         self.shrunk_file = os.path.join(self.path, "shrunk")  # how much of stdout was lost, and when
         self.keep = os.path.join(self.path, "keep")  # whoever makes this file wants the folder kept
         self._boot = ""  # as the note said when it was last read
@@ -71,7 +72,7 @@ class Spool:
             for path in (self.sent, self.stdout, self.stderr, self.relays_file):
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             _write_room(self.exit_part, _EXIT_ROOM)
-            _write_room(self.taken_file, _counted(0))
+            ReaderMarks.create(self.deaths_file)
             if stdin:
                 with open(self.sent, "wb") as file:
                     file.write(stdin)
@@ -181,9 +182,12 @@ class Spool:
         return int(recorded[0]) if recorded else None
 
     def keeper_was_killed(self) -> bool:
-        """Whether the relay's keeper was killed before the agent ended."""
+        """Whether the relay's keeper was killed before the agent ended.
+
+        SIGUSR1 is how the shim ends it; that kills a keeper that has not got as far as its trap.
+        """
         recorded = self._exit_words()
-        return len(recorded) > 1 and int(recorded[1]) > 128
+        return len(recorded) > 1 and int(recorded[1]) > 128 and int(recorded[1]) != 128 + signal.SIGUSR1
 
     def _exit_words(self) -> list[bytes]:
         try:
@@ -192,35 +196,6 @@ class Spool:
         except FileNotFoundError:
             return []
         return words if all(word.isdigit() for word in words) else []
-
-    def take_up(self) -> int:
-        """Count one more process that begins to read this spool; how many died on the way before it."""
-        before = self.unfinished_readings()
-        self._set_taken(before + 1)
-        return before
-
-    def unfinished_readings(self) -> int:
-        """How many processes in a row began to read this spool and were gone before they had read it all."""
-        try:
-            with open(self.taken_file, "rb") as file:
-                return int(file.read(32))
-        except (FileNotFoundError, ValueError):
-            return 0
-
-    def caught_up(self) -> None:
-        """This process has read the spool and lives."""
-        if self.unfinished_readings():
-            self._set_taken(0)
-
-    def _set_taken(self, count: int) -> None:
-        # Over bytes that are there already: a full disk does not stop this. Version 1 has no such file; there
-        # the count is worth less than the run, which goes on without it.
-        with suppress(FileNotFoundError), durable_io.reported(self.taken_file):
-            fd = os.open(self.taken_file, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.pwrite(fd, _counted(count), 0)
-            finally:
-                os.close(fd)
 
     def lost(self) -> int:
         """How many bytes of the agent's output came before the first one that stdout has now."""
@@ -288,10 +263,6 @@ class Spool:
         pid = int(line)
         now = identity.started(pid)
         return Ident(pid, now if now is not None and now <= os.stat(path).st_mtime + 1 else -1.0, boot)
-
-
-def _counted(count: int) -> bytes:
-    return b"%-15d\n" % count
 
 
 def _write_room(path: str, content: bytes) -> None:

@@ -41,5 +41,5 @@ def _need_driver() -> None:
     if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
         raise BadInput(
             "PostgreSQL needs a driver that is not installed",
-            hint="pip install 'holdfast[postgres]'",
+            hint="pip install 'holdfast-hub[postgres]'",
         )

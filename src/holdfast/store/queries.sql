@@ -214,13 +214,16 @@ select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.opt
 from task t join session s on s.n = t.n
 where s.key = :key and t.options like :pattern escape '\' order by t.place
 
--- name: redispatchable_tasks | Interrupted tasks that can be dispatched again.
--- The interrupted tasks that can still be run again: the last that was started in a live session, not retried yet.
+-- name: redispatchable_tasks | Tasks that can be dispatched again.
+-- The tasks with these statuses that can still be run again: the last that was started in a live session, not retried yet.
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
   t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
   t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
-where t.status = 'interrupted' and t.delivery <> 'waiting' and s.state = 'live' and (:key = '' or s.key = :key)
+where t.status in ('interrupted', 'failed', 'cancelled') and :statuses like '%,' || t.status || ',%'
+  and (t.status <> 'interrupted' or t.delivery <> 'waiting')
+  and s.state = 'live' and (:key = '' or s.key = :key) and (:session = '' or s.id = :session)
+  and (:task = '' or t.id = :task)
   and not exists (select 1 from task r where r.retry_of = t.id)
   and not exists (select 1 from task l where l.n = t.n and l.place > t.place and (l.delivery = 'accepted'
     or (l.delivery = 'sent' and l.status in ('cancelled', 'interrupted', 'running', 'unreachable'))))

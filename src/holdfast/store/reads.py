@@ -14,6 +14,8 @@ from holdfast.errors import Ambiguous, BadInput, NotFound, StoreUnreadable
 from holdfast.model.permissions import unanswered
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.store.sql import Row, Sql
 
 PAGE = 500  # records a page, at the most
@@ -163,6 +165,22 @@ async def resolve_task(sql: Sql, name: str) -> str:
     if not ids.is_beginning(name, ids.TASK):
         raise NotFound(f"there is no task {name!r}", hint="`holdfast tasks` shows what there is")
     return await _beginning(sql, "task_ids_like", name, "task")
+
+
+async def resolve_target(sql: Sql, name: str) -> tuple[str, str]:
+    """What `name` means: ("task", id) or ("session", id), the latter also by its key."""
+    if ids.is_id(name, ids.TASK):
+        return "task", await resolve_task(sql, name)
+    try:
+        return "session", await resolve(sql, name)
+    except Ambiguous:
+        raise
+    except NotFound:
+        if ids.is_beginning(name, ids.TASK) and await sql.rows("task_ids_like", pattern=name + "%"):
+            return "task", await resolve_task(sql, name)
+    raise NotFound(
+        f"there is no task, session or key {name!r}", hint="`holdfast tasks` and `holdfast ls` list them"
+    )
 
 
 async def _beginning(sql: Sql, query: str, name: str, what: str) -> str:
@@ -361,11 +379,21 @@ async def has_unsuccessful(sql: Sql, session: str) -> bool:
     return bool(await sql.rows("unsuccessful_task", n=row["n"]))
 
 
-async def redispatchable_tasks(sql: Sql, key: str = "") -> list[Json]:
-    """The interrupted tasks that can still be run again, at most one of each live session."""
+async def redispatchable_tasks(
+    sql: Sql,
+    key: str = "",
+    *,
+    session: str = "",
+    task: str = "",
+    statuses: Sequence[str] = ("interrupted",),
+) -> list[Json]:
+    """The tasks with these statuses that can still be run again, at most one of each live session."""
     if not is_text(key):
         return []
-    return [listed_task_view(row) for row in await sql.dicts("redispatchable_tasks", key=key)]
+    rows = await sql.dicts(
+        "redispatchable_tasks", key=key, session=session, task=task, statuses=f",{','.join(statuses)},"
+    )
+    return [listed_task_view(row) for row in rows]
 
 
 async def key_has_tasks(sql: Sql, key: str) -> bool:

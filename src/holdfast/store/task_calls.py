@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -42,6 +43,10 @@ class TaskCalls(Backend):
     async def resolve_task(self, name: str) -> str:
         """The id of the task that `name` is, or is the unique beginning of."""
         return await self.query(lambda sql: reads.resolve_task(sql, name))
+
+    async def resolve_target(self, name: str) -> tuple[str, str]:
+        """What `name` means: ("task", id) or ("session", id), the latter also by its key."""
+        return await self.query(lambda sql: reads.resolve_target(sql, name))
 
     async def task(self, task: str) -> Task:
         """One task."""
@@ -84,12 +89,21 @@ class TaskCalls(Backend):
         """Whether any task of a session was interrupted, cancelled or failed."""
         return await self.query(lambda sql: reads.has_unsuccessful(sql, session))
 
-    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
-        """The interrupted tasks that can still be run again, of one key or of all, in the order queued.
+    async def redispatchable_tasks(
+        self,
+        key: str = "",
+        *,
+        session: str = "",
+        task: str = "",
+        statuses: Sequence[str] = ("interrupted",),
+    ) -> list[Task]:
+        """The tasks that can still be run again, of a key, a session or all, in the order queued.
 
         Each is the last task that was started in a live session, and has no retry yet.
         """
-        views = await self.query(lambda sql: reads.redispatchable_tasks(sql, key))
+        views = await self.query(
+            lambda sql: reads.redispatchable_tasks(sql, key, session=session, task=task, statuses=statuses)
+        )
         return [tables.as_task(view) for view in views]
 
     async def key_has_tasks(self, key: str) -> bool:

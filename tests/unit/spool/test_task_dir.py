@@ -349,3 +349,20 @@ def test_the_shim_is_part_of_the_package() -> None:
         for script in (task_dir.SHIM, task_dir.RELAY_KEEPER):
             subprocess.run([path, "-n", script], check=True)
     assert os.path.isfile(task_dir.RELAY_PROGRAM)
+
+
+@pytest.mark.parametrize(
+    ("exit_words", "killed"),
+    [
+        (b"3\n", False),
+        (b"3 137\n", True),
+        (b"3 1\n", False),
+        (b"3 %d\n" % (128 + signal.SIGUSR1), False),  # by the shim, before the keeper had set its trap
+    ],
+)
+def test_a_keeper_that_the_shim_ended_was_not_killed(tmp_path: Path, exit_words: bytes, killed: bool) -> None:
+    spool = Spool(str(tmp_path / "t"))
+    spool.make({})
+    Path(spool.exit).write_bytes(exit_words)
+    assert spool.keeper_was_killed() == killed
+    assert spool.exit_status() == 3

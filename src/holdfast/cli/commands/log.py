@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from holdfast.cli import background, common, output
+from holdfast.cli import arguments, background, common, output
 from holdfast.cli.common import current_user
 from holdfast.cli.render import EventRenderer
 from holdfast.store import reads
@@ -21,7 +21,9 @@ def parser(name: str) -> argparse.ArgumentParser:
     parser = common.parser(name, "Show a session's events; with --json, one per line.")
     parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
     parser.add_argument("-f", "--follow", action="store_true", help="wait for more events; Ctrl-C stops")
-    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this number")
+    parser.add_argument(
+        "--after", type=arguments.whole_number, default=0, metavar="SEQ", help="only events after this number"
+    )
     return parser
 
 

@@ -187,9 +187,15 @@ class QueuedPrompt(msgspec.Struct, frozen=True):
 
 
 class RedispatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Only those of these threads; all where none is named. `wait`: queue also what must wait."""
+    """Which tasks to run again: those named, those of some keys, or all interrupted ones.
+
+    `tasks` holds ids of tasks, or sessions or keys. `failed`: also tasks that failed. `wait`: also queue
+    those that must wait.
+    """
 
     keys: list[str] | None = None
+    tasks: list[str] | None = None
+    failed: bool = False
     wait: bool = False
 
 
@@ -244,16 +250,22 @@ async def resume_session(
 @post(
     "/api/redispatch",
     operation_id="redispatch",
-    summary="Run interrupted tasks once more: each once, each by its session's verdict",
+    summary="Run interrupted or failed tasks again: each once, each by its session's verdict",
     status_code=200,
     responses=fails(404, 409, 413),
 )
 async def redispatch(hub: TheHub, by: By, data: JSONBody[RedispatchBody | None] = None) -> RedispatchResult:
     """What became of each."""
-    keys, wait = (None, False) if data is None else (data.keys, data.wait)
+    body = RedispatchBody() if data is None else data
+    requests = [
+        RedispatchRequest(key=key, wait=body.wait, failed=body.failed)
+        for key in ([None] if body.keys is None else dict.fromkeys(body.keys))
+    ]
+    if body.tasks is not None:
+        requests = [RedispatchRequest(names=tuple(body.tasks), wait=body.wait)] if body.tasks else []
     came = RedispatchResult([], [])
-    for key in [None] if keys is None else dict.fromkeys(keys):
-        made = await redispatching.redispatch(hub.context, RedispatchRequest(key=key, wait=wait), by)
+    for request in requests:
+        made = await redispatching.redispatch(hub.context, request, by)
         came.redispatched.extend(msgspec.convert(made["redispatched"], list[RedispatchedTask]))
         came.skipped.extend(made["skipped"])
     return came

@@ -106,12 +106,30 @@ class MirrorFiles:
             durable_io.move(old, new, self.disk)
 
     def quarantine(self, path: str, why: str) -> str:
-        """Move a file out of the way, with a note of when and why; where it is now."""
+        """Move a file to quarantine, with a note of when and why. Returns its new path."""
+        kept = self._note_quarantine(path, why)
+        durable_io.move(path, kept, self.disk)
+        return kept
+
+    def replace(self, new: str, path: str, why: str) -> str:
+        """Put the file `new` in place of `path`, which goes to quarantine. Returns its path there.
+
+        `path` always names one of the two: a mirror that is missing for a moment would, after a kill,
+        look like one that was cleared from the trash.
+        """
+        kept = self._note_quarantine(path, why)
+        with durable_io.reported(kept):
+            self.disk.link(path, kept)
+            self.disk.sync_dir(self.home.quarantine)
+            self.disk.rename(new, path)
+            self.disk.sync_dir(os.path.dirname(path))
+        return kept
+
+    def _note_quarantine(self, path: str, why: str) -> str:
         name = f"{timestamps.now().replace(':', '')}-{os.path.basename(path)}"
         kept = os.path.join(self.home.quarantine, name)
         note = json.dumps({"from": path, "why": why, "at": timestamps.now()}, indent=1)
         durable_io.create(kept + ".note.json", [note.encode()], self.disk)
-        durable_io.move(path, kept, self.disk)
         return kept
 
 

@@ -1,14 +1,15 @@
-"""What is run to install Chromium, with commands in PATH that only tell how they were called."""
+"""The commands that install Chromium and unpack programs; those in PATH only log how they are called."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.browser import install
+from tests.support import system_packages as install
 
 TOLD = 'echo "$0 $*" | sed "s,.*/,,"'
 
@@ -41,6 +42,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path)
     monkeypatch.setenv("PATH", str(made.bin))
     monkeypatch.setattr(install, "CHROMIUM", str(made.chromium))
+    monkeypatch.setattr(install, "UNPACKED", {})
+    monkeypatch.setattr(install, "FOLDER", tmp_path / "debian")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return made
 
@@ -87,14 +90,14 @@ def test_a_sudo_that_wants_a_password(
     machine.has("sudo", "echo a password is required >&2; exit 1")
     assert install.main() == 1
     told = capfd.readouterr().err
-    assert "a password is required" in told and "by hand, as root: apt-get install" in told
+    assert "a password is required" in told and "the tests need chromium" in told
 
 
 def test_neither_root_nor_sudo(machine: Machine, nobody: None, capfd: pytest.CaptureFixture[str]) -> None:
     machine.has("apt-get", installs(machine))
     assert install.main() == 1
     assert machine.called == []
-    assert "takes root or sudo" in capfd.readouterr().err
+    assert "needs root or sudo" in capfd.readouterr().err
 
 
 def test_no_apt(machine: Machine, capfd: pytest.CaptureFixture[str]) -> None:
@@ -116,4 +119,34 @@ def test_an_install_that_fails(machine: Machine, capfd: pytest.CaptureFixture[st
 def test_a_package_that_brings_something_else(machine: Machine, capfd: pytest.CaptureFixture[str]) -> None:
     machine.has("apt-get", "exit 0")
     assert install.main() == 1
-    assert "did not bring it" in capfd.readouterr().err
+    assert "could not install" in capfd.readouterr().err
+
+
+def test_a_program_is_unpacked_not_installed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its packages are downloaded, and a command of its name starts it with its own libraries."""
+    monkeypatch.setattr(install, "UNPACKED", {"greet": ("greet", "libgreet1")})
+    machine.chromium.touch()
+    machine.has("apt-get", 'case "$*" in *download*) : > a.deb;; esac')
+    program = install.FOLDER / "usr" / "bin" / "greet"
+    program.parent.mkdir(parents=True)
+    machine.has("dpkg", f"echo 'echo hello $LD_LIBRARY_PATH' > {program}")
+    program.write_text("")
+    program.chmod(0o755)
+    assert install.main() == 0
+    assert machine.called[1].endswith("download greet libgreet1")
+    command = install.find_program("greet")
+    assert command == str(install.FOLDER / "bin" / "greet")
+    assert (
+        subprocess.check_output(["/bin/sh", command]).decode().startswith(f"hello {install.FOLDER}/usr/lib/")
+    )
+    assert install.main() == 0 and len(machine.called) == 3
+
+
+def test_a_package_that_cannot_be_downloaded(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(install, "UNPACKED", {"greet": ("greet",)})
+    machine.chromium.touch()
+    machine.has("apt-get", "exit 100")
+    assert install.main() == 1
+    assert "the tests need greet: apt-get could not download greet" in capfd.readouterr().err
