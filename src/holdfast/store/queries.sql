@@ -282,10 +282,6 @@ where t.status in ('running', 'unreachable') and t.id <> :task and (
     where mine.n = :n and mine.status = 'current' and theirs.n = t.n and theirs.status = 'current'))
 order by t.place limit 1
 
--- name: queue | Queued tasks of live sessions, for a claim.
-select t.id, t.generation, s.agent, s.host, t.n from task t join session s on s.n = t.n
-where t.status = 'queued' and s.state = 'live' order by t.place
-
 -- name: turns | A snapshot of the queue and of what runs.
 select t.id as task, s.id as session, s.agent, s.host, t.status, t.generation, t.owner, t.lease_until, t.options,
   t.not_before

@@ -1,8 +1,8 @@
-"""The log of a damaged SQLite file, read in every way there is.
+"""Which rows of a damaged SQLite file are readable?
 
-First by SQLite itself: `writable_schema` opens what it else calls malformed (a file that is too short),
-and reading by rowid needs no index; where a page stops it, from both ends and around it. Then from the
-leaf pages, which needs nothing but them.
+First by SQLite itself: `writable_schema` opens files that are otherwise malformed (too short), and reading
+by rowid needs no index; around a damaged page it reads from both ends. Then directly from the leaf pages,
+which needs nothing else.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from holdfast.store.sqlite.pages import LeafRow, PageFile, Value
 from holdfast.store.sqlite.sql import AS_BYTES
 
 LOG = ("n", "seq", "kind", "at", "task", "replayed", "origin", "spool", "last", "body")
-LOG_ROW = 1 + len(LOG)  # with its rowid's place, which is null
+LOG_ROW = 1 + len(LOG)  # with the rowid column, which is null
 SESSION = ("id", "seq", "agent", "key", "cwd", "host", "title", "created_at", "state")
-SESSION_PLACES = (1, 17, 3, 2, 4, 5, 6, 15, 7)  # of these in a row
+SESSION_PLACES = (1, 17, 3, 2, 4, 5, 6, 15, 7)  # their positions in a row
 SESSION_ROW = 22
-STEP = 500  # rows read at once
+STEP = 500  # rows per read
 
 log = logging.getLogger(__name__)
 
-Wanted = Callable[[int, int], bool]  # whether the record of that session and seq is of interest
+Wanted = Callable[[int, int], bool]  # whether the record of that session and seq is needed
 
 
 class LostHeader(NamedTuple):
-    """What a session's row says of its beginning, where that record is lost."""
+    """What a session row says about its creation, if that record is lost."""
 
     agent: str | None
     key: str | None
@@ -45,19 +45,19 @@ class LostHeader(NamedTuple):
 
 
 class SalvagedRows(msgspec.Struct):
-    """What a damaged file still has: sessions by their number inside it."""
+    """The readable rows of a damaged file, by the number of the session."""
 
     ids: dict[int, str] = msgspec.field(default_factory=dict)
-    heads: dict[int, int] = msgspec.field(default_factory=dict)  # how many records a session had
+    heads: dict[int, int] = msgspec.field(default_factory=dict)  # how many records each session had
     headers: dict[int, LostHeader] = msgspec.field(default_factory=dict)
     logs: dict[int, dict[int, Record]] = msgspec.field(default_factory=dict)
-    unreadable: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)  # bodies that are no text
+    unreadable: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)  # bodies that are not text
     whole: bool = True  # SQLite could read every row
     problem: str | None = None
 
 
-def read_remains(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
-    """All that can be read of the file; `wanted` chooses the records once the sessions are known."""
+def read_damaged(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
+    """Read the file. `wanted` chooses the records once the sessions are known."""
     found = SalvagedRows()
     pages: PageFile | None = None
     try:
@@ -80,7 +80,7 @@ def read_remains(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> Salvage
         choose = wanted(found)
         _take_records(found, choose, (row.values[1:LOG_ROW] for row in pages.rows() if _is_log(row)))
     except OSError as problem:
-        log.warning("the pages of %s cannot be read: %s", path, problem)
+        log.warning("the pages of %s are unreadable: %s", path, problem)
     finally:
         if pages is not None:
             pages.close()
@@ -100,7 +100,7 @@ def _open(path: str) -> apsw.Connection:
 def _by_rowid(
     db: apsw.Connection, table: str, key: str, columns: Sequence[str], found: SalvagedRows
 ) -> Iterator[list[Value]]:
-    """Rows as [rowid, columns...], each once: up from the first, down from the last, then between."""
+    """Rows as [rowid, columns...], each once: from the first up, from the last down, then in between."""
     values = ", ".join(AS_BYTES.format(name) for name in columns)
     text = f"select {key}, {values} from {table} not indexed where {key} between ? and ? order by {key}"
 
@@ -125,7 +125,7 @@ def _by_rowid(
 
 
 def _between(part: Callable[[int, int], Iterator[list[Value]]], low: int, high: int) -> Iterator[list[Value]]:
-    """Rows among damaged pages: each half of a range that fails is tried alone."""
+    """Rows between damaged pages: each half of a failing range is read alone."""
     waiting = [(low, high)] if low > -(1 << 62) and high < 1 << 62 else []
     while waiting:
         low, high = waiting.pop()
@@ -164,7 +164,7 @@ def _text(value: Value) -> str | None:
 
 
 def _take_session_leaf(found: SalvagedRows, row: LeafRow) -> None:
-    """From a leaf of the table, or of the index on its ids."""
+    """From a leaf page of the table, or of the index on its ids."""
     values = row.values
     if row.rowid is not None and len(values) >= SESSION_ROW and values[0] is None:
         _take_session(found, row.rowid, [values[place] for place in SESSION_PLACES])
@@ -182,7 +182,7 @@ def _take_records(found: SalvagedRows, wanted: Wanted, rows: Iterator[list[Value
         if not (isinstance(n, int) and isinstance(seq, int)) or not wanted(n, seq):
             continue
         if seq in found.logs.get(n, ()):
-            continue  # what was read first is nearer to what SQLite calls committed
+            continue  # the first read came from SQLite and is more likely to be the committed version
         record = _record(row[1:])
         if record is not None:
             found.logs.setdefault(n, {})[seq] = record
