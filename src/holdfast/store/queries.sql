@@ -332,3 +332,29 @@ where id = :id
 update task set place = r.place
 from (select id, row_number() over (order by queued_at, place) as place from task) r
 where r.id = task.id and task.place <> r.place
+
+-- name: put_notification | Queue a notification, unless the same is there.
+insert into notification (id, node, channel, kind, session, task, body, created_at, due_at, status, tries, problem, ended_at)
+values (:id, :node, :channel, :kind, :session, :task, :body, :created_at, :due_at, :status, :tries, :problem, :ended_at)
+on conflict (id) do nothing
+
+-- name: set_notification | Record what became of a notification.
+update notification set due_at = :due_at, status = :status, tries = :tries, problem = :problem, ended_at = :ended_at
+where id = :id
+
+-- name: due_notifications | Notifications whose time has come.
+select id, node, channel, kind, session, task, body, created_at, due_at, status, tries, problem, ended_at
+from notification where node = :node and status = 'waiting' and due_at <= :now order by due_at, id limit :limit
+
+-- name: next_notification | When the next notification is due.
+select min(due_at) from notification where node = :node and status = 'waiting'
+
+-- name: latest_notifications | Notifications, the latest first.
+select id, node, channel, kind, session, task, body, created_at, due_at, status, tries, problem, ended_at
+from notification order by created_at desc, id limit :limit
+
+-- name: old_notification | Whether a notification ended before a time.
+select id from notification where status <> 'waiting' and ended_at < :before limit 1
+
+-- name: trim_notifications | Forget notifications that ended before a time.
+delete from notification where status <> 'waiting' and ended_at < :before

@@ -22,6 +22,7 @@ from holdfast.store import rows as tables
 from holdfast.store.backend import Operation
 from holdfast.store.feed_calls import FeedCalls
 from holdfast.store.mirror.files import remove_tombstone, write_tombstone
+from holdfast.store.notification_calls import NotificationCalls
 from holdfast.store.sql import Row, Sql
 from holdfast.store.task_calls import TaskCalls
 from holdfast.store.types import (
@@ -36,7 +37,7 @@ from holdfast.store.writes import WriteResult
 REFUSALS = (errors.Refused, errors.BadInput, errors.NotFound)
 
 
-class Store(TaskCalls, FeedCalls):
+class Store(TaskCalls, FeedCalls, NotificationCalls):
     """The log of all sessions, its views, and the feed of their changes."""
 
     # --- the log

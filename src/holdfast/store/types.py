@@ -42,6 +42,24 @@ class ChangeFeedPage(NamedTuple):
     more: bool  # there are more changes
 
 
+class Notification(NamedTuple):
+    """One message for people, on one channel: it waits in the outbox until it is sent, or not needed."""
+
+    id: str  # the same occasion on the same channel has the same
+    node: str  # whose hub sends it
+    channel: str
+    kind: str
+    session: str
+    task: str | None
+    body: str  # JSON
+    created_at: str
+    due_at: str
+    status: str = "waiting"  # waiting | sent | cancelled | failed
+    tries: int = 0
+    problem: str | None = None  # why it was not sent, the last time
+    ended_at: str | None = None
+
+
 class SessionReplacement(NamedTuple):
     """A session whose key and queued prompts a new one takes over. It is archived; token and log stay."""
 

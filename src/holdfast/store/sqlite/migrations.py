@@ -15,12 +15,20 @@ _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 # Step i migrates version i+1 to version i+2; the schema file is always the newest version.
 STEPS: Sequence[str] = (
     "alter table task add column waiting_for text; alter table task add column not_before text",
+    "create table if not exists notification (id text primary key, node text not null, channel text not null,"
+    " kind text not null, session text not null, task text, body text not null, created_at text not null,"
+    " due_at text not null, status text not null, tries integer not null, problem text,"
+    " ended_at text) without rowid;"
+    " create index if not exists notification_due on notification (node, status, due_at)",
 )
 
 
 # Step i shows version i+1 as version i+2 to a read-only connection; nothing is written to the file.
 VIEWS: Sequence[str] = (
     "create temp view task as select *, null as waiting_for, null as not_before from main.task",
+    "create temp view notification as select '' as id, '' as node, '' as channel, '' as kind, '' as session,"
+    " '' as task, '' as body, '' as created_at, '' as due_at, '' as status, 0 as tries, '' as problem,"
+    " '' as ended_at where 1 = 0",
 )
 
 
