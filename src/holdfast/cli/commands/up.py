@@ -43,10 +43,12 @@ def run(options: argparse.Namespace) -> int:
     from holdfast.client.discovery import find_hub as door_of
     from holdfast.forges import settings as forges
     from holdfast.hub.lifecycle import live
+    from holdfast.notify import settings as notify
 
     home, location = common.home_and_location(options)
     written = config.load(home)
     forges.read_forges(written)  # refuses what is wrong before anything is begun
+    notify.read_notify(written)
     chosen = settings.settings_read(written)
     if options.host is not None:
         chosen = msgspec.structs.replace(chosen, host=options.host)
