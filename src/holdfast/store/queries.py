@@ -16,9 +16,9 @@ class Statement(NamedTuple):
     text: str
     names: tuple[str, ...]
 
-    def values(self, given: dict[str, Any]) -> tuple[Any, ...]:
+    def values(self, parameters: dict[str, Any]) -> tuple[Any, ...]:
         """The parameters in the order of the statement. KeyError if one is missing."""
-        return tuple([given[name] for name in self.names])
+        return tuple([parameters[name] for name in self.names])
 
 
 def load(path: str, mark: str) -> dict[str, Statement]:

@@ -73,8 +73,8 @@ async def resolve(sql: Sql, name: str) -> str:
     if ids.is_id(name, ids.SESSION):
         if await sql.dicts("session", id=name):
             return name
-    elif is_text(name) and (found := await sql.rows("keyed", key=name)):
-        return str(found[0][0])
+    elif is_text(name) and (rows := await sql.rows("keyed", key=name)):
+        return str(rows[0][0])
     elif ids.is_beginning(name, ids.SESSION):
         return await _beginning(sql, "ids_like", name, "session")
     raise NotFound(f"there is no session with the id or key {name!r}", hint="`holdfast ls` lists them")
@@ -82,8 +82,8 @@ async def resolve(sql: Sql, name: str) -> str:
 
 async def key_holder(sql: Sql, key: str) -> str | None:
     """The live session that has the key."""
-    found = await sql.rows("live_key", key=key) if is_text(key) else []
-    return str(found[0][0]) if found else None
+    rows = await sql.rows("live_key", key=key) if is_text(key) else []
+    return str(rows[0][0]) if rows else None
 
 
 async def resolve_task(sql: Sql, name: str) -> str:
@@ -110,12 +110,12 @@ async def resolve_target(sql: Sql, name: str) -> tuple[str, str]:
 
 
 async def _beginning(sql: Sql, query: str, name: str, what: str) -> str:
-    found = await sql.rows(query, pattern=name + "%")
-    if len(found) > 1:
+    rows = await sql.rows(query, pattern=name + "%")
+    if len(rows) > 1:
         raise Ambiguous(f"several {what}s begin with {name}")
-    if not found:
+    if not rows:
         raise NotFound(f"there is no {what} {name!r}")
-    return str(found[0][0])
+    return str(rows[0][0])
 
 
 async def session(sql: Sql, session: str) -> Json:
@@ -275,21 +275,23 @@ async def open_tasks(sql: Sql, session: str) -> list[tuple[str, str]]:
 async def first_task(sql: Sql, session: str) -> Json | None:
     """The first queued task of a session."""
     row = await session_row(sql, session)
-    return next(iter([task_view(found) for found in await sql.dicts("first_task", n=row["n"])]), None)
+    tasks = await sql.dicts("first_task", n=row["n"])
+    return task_view(tasks[0]) if tasks else None
 
 
 async def started_tasks(sql: Sql, session: str, *, but: str = "", limit: int = 1) -> list[Json]:
     """Tasks whose prompt reached, or may have reached, the agent; latest first, without `but`."""
     check_limit(limit)
     row = await session_row(sql, session)
-    return [task_view(found) for found in await sql.dicts("started_tasks", n=row["n"], but=but, limit=limit)]
+    tasks = await sql.dicts("started_tasks", n=row["n"], but=but, limit=limit)
+    return [task_view(task) for task in tasks]
 
 
 async def first_started_task(sql: Sql, session: str) -> Json | None:
     """The first task of a session whose prompt reached, or may have reached, the agent."""
     row = await session_row(sql, session)
-    found = await sql.dicts("first_started_task", n=row["n"])
-    return task_view(found[0]) if found else None
+    tasks = await sql.dicts("first_started_task", n=row["n"])
+    return task_view(tasks[0]) if tasks else None
 
 
 async def started_count(sql: Sql, session: str) -> int:
@@ -356,10 +358,10 @@ async def latest_tasks(
     if not all(is_text(wanted) for wanted in (session, status, cwd, day)):
         return []
     if session and not cwd:
-        found = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
-        if not found:
+        sessions = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
+        if not sessions:
             return []
-        rows = await sql.dicts("session_tasks", n=found[0]["n"], status=status, day=day, limit=limit)
+        rows = await sql.dicts("session_tasks", n=sessions[0]["n"], status=status, day=day, limit=limit)
     else:
         rows = await sql.dicts("latest_tasks", session=session, status=status, cwd=cwd, day=day, limit=limit)
     return [listed_task_view(row) for row in rows]

@@ -100,12 +100,12 @@ async def load(
     lineage = [as_token(t) for t in await sql.dicts("tokens", n=n)] if tokens else []
     wanted = {task} if task and ids.is_id(task, ids.TASK) else set()
     if active:
-        wanted |= {found for (found,) in await sql.rows("active_tasks", n=n)}
+        wanted |= {name for (name,) in await sql.rows("active_tasks", n=n)}
     tasks = {}
     for name in sorted(wanted):
-        for found in await sql.dicts("task", id=name):
-            if found["session"] == session:
-                tasks[name] = as_task(task_view(found))
+        for stored in await sql.dicts("task", id=name):
+            if stored["session"] == session:
+                tasks[name] = as_task(task_view(stored))
     return Loaded(n, View(as_session(header), tuple(lineage), tasks))
 
 

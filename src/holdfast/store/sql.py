@@ -19,15 +19,15 @@ class Sql(Protocol):
     suspend (see `store/sync_await.py`).
     """
 
-    async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
+    async def rows(self, name: str, /, *, budget: int | None = None, **parameters: Any) -> list[Row]:
         """All rows. With a budget, stop after the row whose last column exceeds that many characters."""
         ...
 
-    async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
+    async def dicts(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """All rows by column name."""
         ...
 
-    async def run(self, name: str, /, **given: Any) -> int:
+    async def run(self, name: str, /, **parameters: Any) -> int:
         """Run a statement. Returns the number of changed rows."""
         ...
 

@@ -78,9 +78,7 @@ class Dispatch(NamedTuple):
     retry_of: str | None = None
     create: Create | None = None  # creates the new one
     replaces: SessionReplacement | None = None
-    seen: int | None = (
-        None  # number of records when the verdict was made: of the replaced session, else of this one
-    )
+    seen: int | None = None  # records at the verdict: of the replaced session, else of this one
     queue: bool = False  # queue behind other tasks; otherwise an open task refuses it
     events: tuple[NewEvent, ...] = ()  # added with the prompt
     task: str | None = None  # the id for the task; dispatching the same id twice makes one task

@@ -128,8 +128,8 @@ async def _key_holder(sql: Sql, view: View, changes: Sequence[c.Change]) -> str 
             case _:
                 continue
         check_plain("key", wanted)
-        if wanted is not None and (found := await sql.rows("live_key", key=wanted)):
-            return str(found[0][0])
+        if wanted is not None and (holders := await sql.rows("live_key", key=wanted)):
+            return str(holders[0][0])
     return None
 
 
@@ -148,8 +148,8 @@ async def check_retry(sql: Sql, task: str | None) -> None:
     check_plain("retry_of", task)
     if not await sql.dicts("task", id=task):
         raise errors.NotFound(f"there is no task {task}")
-    if found := await sql.rows("retried", retry_of=task):
-        raise errors.IllegalChange(f"task {task} already has the retry {found[0][0]}", task=found[0][0])
+    if retries := await sql.rows("retried", retry_of=task):
+        raise errors.IllegalChange(f"task {task} already has the retry {retries[0][0]}", task=retries[0][0])
 
 
 # --- claiming
@@ -256,9 +256,11 @@ async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
     own = None if moved is None else moved[0]
     others = [task for task, _ in await sql.rows("open_tasks", n=row["n"]) if task != own]
     if moved is not None:
-        found = await reads.task(sql, moved[0])
-        if found["generation"] != moved[1] or found["status"] not in PENDING:
-            raise errors.StaleGeneration(f"task {moved[0]} is {found['status']} in {found['generation']}")
+        task = await reads.task(sql, moved[0])
+        if task["generation"] != moved[1] or task["status"] not in PENDING:
+            raise errors.StaleGeneration(
+                f"task {moved[0]} is {task['status']} in generation {task['generation']}"
+            )
     elif others and not wanted.queue:
         raise errors.SessionRunning(
             f"task {others[0]} of session {judged} is running or queued",
@@ -280,9 +282,9 @@ async def _check_archived(sql: Sql, wanted: Dispatch) -> None:
         raise errors.PlanChanged(f"session {wanted.session} has changed since the verdict", hint=RETRY)
     for session in (wanted.session, holder):
         n = None if session is None else (await reads.session_row(sql, session))["n"]
-        found = [] if n is None else await sql.rows("open_tasks", n=n)
-        if found:
-            task = found[0][0]
+        tasks = [] if n is None else await sql.rows("open_tasks", n=n)
+        if tasks:
+            task = tasks[0][0]
             raise errors.SessionRunning(
                 f"task {task} of session {session} is running or queued",
                 hint=f"wait for it, or `holdfast cancel {task}`",
@@ -313,10 +315,10 @@ async def _retire(sql: Sql, old: SessionReplacement, session: str, task: str, ru
 async def _move(sql: Sql, old: str, session: str, tasks: list[str], rules: TokenRules) -> None:
     """Move the queued prompts of the old session to the new one."""
     for name in tasks:
-        found = tables.as_task(await reads.task(sql, name))
+        queued = tables.as_task(await reads.task(sql, name))
         new = ids.new(ids.TASK)
         await _write(sql, _moved(old, name, session=session, task=new), rules)
-        queue = c.QueueTask(prompt=found.prompt, options=found.options, retry_of=name)
+        queue = c.QueueTask(prompt=queued.prompt, options=queued.options, retry_of=name)
         await _write(sql, Commit(session, [queue], task=new), rules)
 
 

@@ -42,26 +42,26 @@ class PostgresSql:
         self._later: dict[str, list[Row]] = {}
         self._loaded: dict[str, Loaded] = {}
 
-    async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
+    async def rows(self, name: str, /, *, budget: int | None = None, **parameters: Any) -> list[Row]:
         """All rows, or as many as the budget allows."""
         statement = STATEMENTS[name]
-        values = statement.values(given)
+        values = statement.values(parameters)
         if budget is None:
             return await (await self._execute(statement.text, values)).fetchall()
         cursor = await self._execute(_WITHIN_BUDGET.format(statement.text), (*values, budget))
         return [row[:-1] for row in await cursor.fetchall()]
 
-    async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
+    async def dicts(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """All rows by column name."""
         statement = STATEMENTS[name]
-        cursor = await self._execute(statement.text, statement.values(given))
+        cursor = await self._execute(statement.text, statement.values(parameters))
         names = [column.name for column in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
 
-    async def run(self, name: str, /, **given: Any) -> int:
+    async def run(self, name: str, /, **parameters: Any) -> int:
         """Run a statement. Returns the number of changed rows."""
         statement = STATEMENTS[name]
-        changed = (await self._execute(statement.text, statement.values(given))).rowcount
+        changed = (await self._execute(statement.text, statement.values(parameters))).rowcount
         self.written += changed
         return changed
 

@@ -62,7 +62,7 @@ class PostgresNotifier:
         if self._closed:
             raise errors.StoreClosed()
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="holdfast-news")
+            self._task = asyncio.create_task(self._run(), name="holdfast-notifications")
         self._listeners.add(listener)
         try:
             async with asyncio.timeout(connection.PATIENCE_S):

@@ -142,23 +142,23 @@ class PostgresWriter:
             await db.rollback()
             return results
         await sql.settle()
-        news = any(isinstance(r, OperationResult) and r.touched for r in results)
+        notify = any(isinstance(r, OperationResult) and r.touched for r in results)
         try:
-            await db.execute(self._end(news), prepare=False)
+            await db.execute(self._end(notify), prepare=False)
         except psycopg.Error as problem:
             if lost(problem):
                 raise CommitInDoubt(results) from problem
             raise
         return results
 
-    def _end(self, news: bool) -> str:
+    def _end(self, notify: bool) -> str:
         parts = [
             f"insert into writer (id, batch) values ('{self._id}', {self._batch})"
             " on conflict (id) do update set batch = excluded.batch, at = now()"
         ]
         if self._batch % PRUNE_EVERY == 1:
             parts.append("delete from writer where at < now() - interval '1 day'")
-        if news:
+        if notify:
             parts.append(f'notify "{self._address.schema}"')
         return "; ".join([*parts, "commit"])
 

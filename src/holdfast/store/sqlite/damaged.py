@@ -23,7 +23,7 @@ from holdfast.store.sqlite.sql import AS_BYTES
 LOG = ("n", "seq", "kind", "at", "task", "replayed", "origin", "spool", "last", "body")
 LOG_ROW = 1 + len(LOG)  # with the rowid column, which is null
 SESSION = ("id", "seq", "agent", "key", "cwd", "host", "title", "created_at", "state")
-SESSION_PLACES = (1, 17, 3, 2, 4, 5, 6, 15, 7)  # their positions in a row
+SESSION_COLUMNS = (1, 17, 3, 2, 4, 5, 6, 15, 7)  # their positions in a row
 SESSION_ROW = 22
 STEP = 500  # rows per read
 
@@ -58,33 +58,33 @@ class SalvagedRows(msgspec.Struct):
 
 def read_damaged(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
     """Read the file. `wanted` chooses the records once the sessions are known."""
-    found = SalvagedRows()
+    salvaged = SalvagedRows()
     pages: PageFile | None = None
     try:
         db = _open(path)
         try:
-            for n, *values in _by_rowid(db, "session", "n", SESSION, found):
-                _take_session(found, n, values)
-            rows = _by_rowid(db, "log", "id", LOG, found)
-            _take_records(found, wanted(found), (row[1:] for row in rows))
+            for n, *values in _by_rowid(db, "session", "n", SESSION, salvaged):
+                _take_session(salvaged, n, values)
+            rows = _by_rowid(db, "log", "id", LOG, salvaged)
+            _take_records(salvaged, wanted(salvaged), (row[1:] for row in rows))
         finally:
             db.close()
     except (apsw.Error, errors.HoldfastError, UnicodeDecodeError) as problem:
-        found.whole, found.problem = False, str(problem)
-    if found.whole:
-        return found
+        salvaged.whole, salvaged.problem = False, str(problem)
+    if salvaged.whole:
+        return salvaged
     try:
         pages = PageFile(path)
         for row in pages.rows():
-            _take_session_leaf(found, row)
-        choose = wanted(found)
-        _take_records(found, choose, (row.values[1:LOG_ROW] for row in pages.rows() if _is_log(row)))
+            _take_session_leaf(salvaged, row)
+        choose = wanted(salvaged)
+        _take_records(salvaged, choose, (row.values[1:LOG_ROW] for row in pages.rows() if _is_log(row)))
     except OSError as problem:
         log.warning("the pages of %s are unreadable: %s", path, problem)
     finally:
         if pages is not None:
             pages.close()
-    return found
+    return salvaged
 
 
 def _open(path: str) -> apsw.Connection:
@@ -98,7 +98,7 @@ def _open(path: str) -> apsw.Connection:
 
 
 def _by_rowid(
-    db: apsw.Connection, table: str, key: str, columns: Sequence[str], found: SalvagedRows
+    db: apsw.Connection, table: str, key: str, columns: Sequence[str], salvaged: SalvagedRows
 ) -> Iterator[list[Value]]:
     """Rows as [rowid, columns...], each once: from the first up, from the last down, then in between."""
     values = ", ".join(AS_BYTES.format(name) for name in columns)
@@ -115,7 +115,7 @@ def _by_rowid(
             low = _number(row[0]) + 1
         return
     except apsw.Error as problem:
-        found.whole, found.problem = False, found.problem or str(problem)
+        salvaged.whole, salvaged.problem = False, salvaged.problem or str(problem)
     try:
         for row in part(low, high, down=True):
             yield row
@@ -145,15 +145,15 @@ def _number(value: Value) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _take_session(found: SalvagedRows, n: Value, values: Sequence[Value]) -> None:
+def _take_session(salvaged: SalvagedRows, n: Value, values: Sequence[Value]) -> None:
     texts = [_text(value) for value in values]
     name, seq = texts[0] or "", values[1] if len(values) > 1 else None
-    if not isinstance(n, int) or not ids.is_id(name, ids.SESSION) or name in found.ids.values():
+    if not isinstance(n, int) or not ids.is_id(name, ids.SESSION) or name in salvaged.ids.values():
         return
-    found.ids.setdefault(n, name)
+    salvaged.ids.setdefault(n, name)
     if isinstance(seq, int) and 0 < seq < 1 << 40:
-        found.heads[n] = seq
-        found.headers[n] = LostHeader(*texts[2:])
+        salvaged.heads[n] = seq
+        salvaged.headers[n] = LostHeader(*texts[2:])
 
 
 def _text(value: Value) -> str | None:
@@ -163,31 +163,31 @@ def _text(value: Value) -> str | None:
         return None
 
 
-def _take_session_leaf(found: SalvagedRows, row: LeafRow) -> None:
+def _take_session_leaf(salvaged: SalvagedRows, row: LeafRow) -> None:
     """From a leaf page of the table, or of the index on its ids."""
     values = row.values
     if row.rowid is not None and len(values) >= SESSION_ROW and values[0] is None:
-        _take_session(found, row.rowid, [values[place] for place in SESSION_PLACES])
+        _take_session(salvaged, row.rowid, [values[column] for column in SESSION_COLUMNS])
     elif row.rowid is None and len(values) == 2:
-        _take_session(found, values[1], values[:1])
+        _take_session(salvaged, values[1], values[:1])
 
 
 def _is_log(row: LeafRow) -> bool:
     return row.rowid is not None and len(row.values) >= LOG_ROW and row.values[0] is None
 
 
-def _take_records(found: SalvagedRows, wanted: Wanted, rows: Iterator[list[Value]]) -> None:
+def _take_records(salvaged: SalvagedRows, wanted: Wanted, rows: Iterator[list[Value]]) -> None:
     for row in rows:
         n, seq = row[0], row[1]
         if not (isinstance(n, int) and isinstance(seq, int)) or not wanted(n, seq):
             continue
-        if seq in found.logs.get(n, ()):
+        if seq in salvaged.logs.get(n, ()):
             continue  # the first read came from SQLite and is more likely to be the committed version
         record = _record(row[1:])
         if record is not None:
-            found.logs.setdefault(n, {})[seq] = record
+            salvaged.logs.setdefault(n, {})[seq] = record
         elif isinstance(row[-1], bytes):
-            found.unreadable.setdefault(n, {}).setdefault(seq, row[-1])
+            salvaged.unreadable.setdefault(n, {}).setdefault(seq, row[-1])
 
 
 def _record(values: Sequence[Value]) -> Record | None:

@@ -45,18 +45,18 @@ class SqliteSql:
         self._lenient = lenient
         self._later: dict[str, list[Row]] = {}
 
-    async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
+    async def rows(self, name: str, /, *, budget: int | None = None, **parameters: Any) -> list[Row]:
         """All rows, or as many as the budget allows."""
-        cursor = self._execute(name, given)
+        cursor = self._execute(name, parameters)
         try:
             return cursor.fetchall() if budget is None else _within(budget, cursor)
         except UnicodeDecodeError as problem:
-            rows = iter(self._rows_with_bad_text(name, given, problem))
+            rows = iter(self._rows_with_bad_text(name, parameters, problem))
             return list(rows) if budget is None else _within(budget, rows)
 
-    async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
+    async def dicts(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """All rows by column name."""
-        cursor = self._execute(name, given)
+        cursor = self._execute(name, parameters)
         names = _columns.get(name)
         if names is None:
             try:
@@ -66,24 +66,26 @@ class SqliteSql:
         try:
             return [dict(zip(names, row, strict=True)) for row in cursor]
         except UnicodeDecodeError as problem:
-            rows = self._rows_with_bad_text(name, given, problem)
+            rows = self._rows_with_bad_text(name, parameters, problem)
             return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def _rows_with_bad_text(self, name: str, given: dict[str, Any], problem: UnicodeDecodeError) -> list[Row]:
+    def _rows_with_bad_text(
+        self, name: str, parameters: dict[str, Any], problem: UnicodeDecodeError
+    ) -> list[Row]:
         """The rows again, with text decoded here. Raises the problem if that is not allowed."""
         if self._cache is not None or not (self._lenient or name in FOR_DISPLAY):
             raise problem
         log.warning("the database is damaged: text is not UTF-8 in the answer to %r: %s", name, problem)
         statement = STATEMENTS[name]
-        values = statement.values(given)
+        values = statement.values(parameters)
         names = [column[0] for column in self._db.execute(statement.text, values).get_description()]
         columns = ", ".join(f"""typeof("{one}"), {AS_BYTES.format(f'"{one}"')}""" for one in names)
         text = f"select {columns} from ({statement.text})"
         return [_decoded(row) for row in self._db.execute(text, values)]
 
-    async def run(self, name: str, /, **given: Any) -> int:
+    async def run(self, name: str, /, **parameters: Any) -> int:
         """Run a statement. Returns the number of changed rows."""
-        self._execute(name, given)
+        self._execute(name, parameters)
         return self._db.changes()
 
     async def many(self, name: str, rows: Iterable[Row]) -> None:
@@ -105,11 +107,11 @@ class SqliteSql:
         for name, rows in later.items():
             self._db.executemany(STATEMENTS[name].text, rows)
 
-    def _execute(self, name: str, given: dict[str, Any]) -> apsw.Cursor:
+    def _execute(self, name: str, parameters: dict[str, Any]) -> apsw.Cursor:
         if self._later:
             self.settle()
         statement = STATEMENTS[name]
-        return self._db.execute(statement.text, statement.values(given))
+        return self._db.execute(statement.text, statement.values(parameters))
 
     async def known_origins(self, n: int, head: int, origins: set[str]) -> set[str]:
         """Those of `origins` that the session already has."""

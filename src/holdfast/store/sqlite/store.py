@@ -34,7 +34,7 @@ READERS = 4  # threads for long reads
 
 # How often a listener looks for commits of other processes: more often after a recent commit.
 LOOK_S, SOON_S = 0.05, 0.005
-QUIET = 20.0  # it waits a twentieth of the time since the last commit
+BACKOFF = 20.0  # it waits a twentieth of the time since the last commit
 
 
 class SqliteStore(Store):
@@ -174,10 +174,10 @@ class SqliteListener(ChangeListener):
     async def wait(self) -> None:
         """Wait for a commit of this process or another."""
         while not self._event.is_set() and self._look() == self._version:
-            quiet = self._loop.time() - self._last_commit_at
+            idle = self._loop.time() - self._last_commit_at
             # Not wait_for: up to Python 3.11 it loses a cancellation that comes as the event is set.
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_S, max(SOON_S, quiet / QUIET))):
+                async with asyncio.timeout(min(LOOK_S, max(SOON_S, idle / BACKOFF))):
                     await self._event.wait()
         self._last_commit_at = self._loop.time()
 
