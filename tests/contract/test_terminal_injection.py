@@ -88,6 +88,7 @@ WALKS: dict[str, list[list[str]]] = {
     "logins": [[], ["revoke", NAME]],
     "config": [[]],
     "service": [["status"]],
+    "notify": [[], ["test", NAME]],
     "completion": [["bash"], [NAME]],
     "complete": [["--", "show", ""], ["--", NAME]],
 }

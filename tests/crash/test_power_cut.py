@@ -115,7 +115,7 @@ async def test_a_mirror_is_trusted_only_when_it_is_on_disk(monkeypatch: pytest.M
         store = SqliteStore(home.database, home, RULES)
         work = Workload(store, home, recorder.ack, random.Random(1))
         with monkeypatch.context() as patch:
-            patch.setattr(MirrorWriter, "quiet", lambda self, all_of_them=False: [])  # as if it were killed
+            patch.setattr(MirrorWriter, "seal_idle", lambda self, everything=False: [])  # as after a kill
             await work.run(4)
             await store.close()
         start = len(recorder.log)

@@ -32,6 +32,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "up": ("holdfast up", "holdfast up --host 0.0.0.0 --port 8420"),
     "down": ("holdfast down",),
     "service": ("holdfast service install", "holdfast service status"),
+    "notify": ("holdfast notify", "holdfast notify test"),
     "logins": ("holdfast logins", "holdfast logins revoke --all"),
     "config": ("holdfast config",),
     "completion": ('eval "$(holdfast completion bash)"',),

@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "service": ("service", "start the hub with your login (systemd, launchd)"),
         "init": ("init", "create the home and its store"),
         "config": ("config", "show the settings in force, and where each comes from"),
+        "notify": ("notify", "list notifications, or test the channels"),
         "logins": ("logins", "list or revoke the browsers that are logged in"),
         "completion": ("completion", "print the completion script for a shell"),
     },

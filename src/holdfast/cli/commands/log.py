@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli import arguments, background, common, output
 from holdfast.cli.common import current_user
 from holdfast.cli.render import EventRenderer
-from holdfast.store import reads
+from holdfast.store import json_views, reads
 from holdfast.store.readonly import StoreWatcher, ask
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             rows = watcher.ask(page)
             for row in rows:
                 if options.json:
-                    output.json_text(reads.event_json(row))
+                    output.json_text(json_views.event_json(row))
                 else:
                     output.text(renderer.log_line(row))
                 after = row[0]

@@ -14,7 +14,7 @@ from holdfast.cli import send as sending
 from holdfast.cli.common import current_user
 from holdfast.cli.render import EventRenderer
 from holdfast.cli.summary import summary
-from holdfast.store import reads
+from holdfast.store import json_views, reads
 from holdfast.store.readonly import StoreWatcher, ask
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
                 if row[3] != task:
                     continue
                 if as_json:
-                    output.json_text(reads.event_json(row))
+                    output.json_text(json_views.event_json(row))
                 elif (shown := renderer.followed(row)) is not None:
                     output.styled(shown)
             sys.stdout.flush()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.store.sql import Sql
 
 DEMO = "demo"
+NOTIFICATIONS = 20  # the latest are looked at
 PERSON = "person"  # the cause of a wait that only a person can end
 
 
@@ -72,6 +73,11 @@ async def _question(sql: Sql) -> dict[str, Any]:
                 "interrupted", task["id"], task["session"], " ".join(task["prompt"].split()), "redispatch {}"
             )
         )
+    for row in await sql.dicts("latest_notifications", limit=NOTIFICATIONS):
+        if row["status"] == "failed" or (row["status"] == "waiting" and row["problem"]):
+            text = f"a notification to {row['channel']} was not sent: {row['problem']}"
+            needs.append(_need("notify", row["task"] or "", row["session"], text, "notify"))
+            break
     return {"tasks": counts, "needs_you": needs}
 
 
@@ -83,6 +89,10 @@ def _need(what: str, task: str, session: str, text: str, command: str) -> dict[s
         "text": text,
         "command": f"holdfast {command.format(task)}",
     }
+
+
+def _need_line(one: dict[str, str], text: str) -> str:
+    return f"needs you  {one['task']} {one['what']}: {text}"
 
 
 def _installed(home: Home) -> list[dict[str, str]]:
@@ -116,7 +126,7 @@ def _print(found: dict[str, Any], begun: bool) -> None:
         output.text("needs you  nothing")
     for one in found["needs_you"]:
         text = output.shortened(output.plain(one["text"]), 60)
-        output.text(f"needs you  {one['task']} {one['what']}: {text}")
+        output.text(f"needs you  {text}" if one["what"] == "notify" else _need_line(one, text))
         output.text(f"           {one['command']}")
     if not begun:
         output.note(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import get, post
@@ -67,10 +67,11 @@ class OpenPermissions(msgspec.Struct, frozen=True):
 @get("/api/permissions", operation_id="listPermissions", summary="What agents ask for", responses=fails())
 async def list_permissions(hub: TheHub) -> OpenPermissions:
     """The permissions of tasks that run, as long as nobody has answered them."""
-    return OpenPermissions([_asked(found) for found in await hub.store.asked()])
+    return OpenPermissions([open_permission(found) for found in await hub.store.asked()])
 
 
-def _asked(found: types.PendingPermission) -> OpenPermission:
+def open_permission(found: types.PendingPermission) -> OpenPermission:
+    """A pending permission as the API shows it."""
     call, name = str(found.body["call"]), found.body.get("name")
     return OpenPermission(
         session=found.session,
@@ -168,7 +169,8 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The prompt, and how to continue the session."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
-    how: ResumeMode = "resume"
+    # `verdict`: as the verdict says when its turn comes; where a resume is not safe, in a fresh session
+    how: ResumeMode | Literal["verdict"] = "resume"
     task: str | None = None  # as for a dispatch
     queue: bool = False
     brief: bool = True
@@ -238,7 +240,10 @@ async def resume_session(
     hub: TheHub, by: By, session: FromPath[str], data: JSONBody[ResumeRequest]
 ) -> QueuedPrompt:
     """The task that was queued; it may be in a new session."""
-    wish = PromptRequest(session=await hub.resolve(session), **msgspec.structs.asdict(data))
+    fields = msgspec.structs.asdict(data)
+    if data.how == "verdict":
+        fields |= {"how": None, "may_move": True}
+    wish = PromptRequest(session=await hub.resolve(session), **fields)
     return _queued(await dispatching.dispatch(hub.context, wish, by=by))
 
 
