@@ -19,12 +19,10 @@ from holdfast.model.session import Session, Worktree
 from holdfast.model.task import Task
 from holdfast.resume import verdict
 from holdfast.resume.facts import ArchiveState, ResumeFacts
-from holdfast.resume.rules import rule_of
 from holdfast.resume.verdict import Verdict, judge
-from holdfast.runner import launch, replacement, sessions
+from holdfast.runner import launch, replacement, sessions, task_options
 from holdfast.runner.context import Context, header
-from holdfast.runner.waiting import LEFTOVERS
-from holdfast.runner.worker import WORKER
+from holdfast.runner.task_options import WORKER
 from holdfast.settings import Leftovers
 from holdfast.store.types import Dispatch, SessionReplacement
 from holdfast.store.writes import same
@@ -62,8 +60,6 @@ class RedispatchRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wi
     key: str | None = None  # only of this thread
     wait: bool = False  # where a session must wait, queue it: it runs when the session becomes free
 
-
-# --- From what a person wants done to a queued task; all that can be refused is refused here.
 
 TITLE = 80  # characters of a prompt that become a session's title
 TRIES = 10  # of a session that goes on while it is judged
@@ -198,7 +194,7 @@ class _Dispatcher:
         if not self._context.node.owns(self._session.host):
             events = (*events, self._waits_elsewhere())
         named = self._wish.session is not None and not self._wish.may_move
-        insists = {launch.INSISTS: True} if named else {}
+        insists = {task_options.NO_MOVE: True} if named else {}
         return await self._context.store.dispatch(
             Dispatch(
                 self._session.id,
@@ -226,8 +222,8 @@ class _Dispatcher:
     async def _still_untold(self) -> dict[str, Any]:
         """The brief of a run that never reached its agent is for the next one; the first task carries it."""
         first = await self._context.store.first_task(self._session.id)
-        owed = first is not None and first.options.get(launch.BRIEF)
-        return {launch.BRIEF: True} if owed and self._wish.brief else {}
+        owed = first is not None and first.options.get(task_options.BRIEF)
+        return {task_options.BRIEF: True} if owed and self._wish.brief else {}
 
     async def _anyway(self, facts: ResumeFacts, found: Verdict) -> Task:
         agent = self._context.registry.get(self._session.agent)
@@ -250,7 +246,7 @@ class _Dispatcher:
             Dispatch(
                 self._session.id,
                 self._wish.prompt,
-                {**self._options(), launch.INSISTS: True, launch.BEGIN: "anyway"},
+                {**self._options(), task_options.NO_MOVE: True, task_options.START_MODE: "anyway"},
                 self._retry_of,
                 replaces=replaces,
                 seen=facts.seen,
@@ -261,7 +257,7 @@ class _Dispatcher:
         )
 
     async def _fresh(self, facts: ResumeFacts, found: Verdict) -> Task:
-        told = {launch.BRIEF: self._wish.brief and verdict.wants_brief(found)}
+        told = {task_options.BRIEF: self._wish.brief and verdict.wants_brief(found)}
         where = replacement.session_folder(self._session, self._wish.cwd)
         new, made = ids.new(ids.SESSION), None
         if self._wish.worktree and where.worktree is None:
@@ -293,9 +289,9 @@ class _Dispatcher:
                 reasons=sessions.reasons(found),
             )
         copied = {
-            launch.BEGIN: launch.FORK,
-            launch.FORK: {"of": facts.token, "at": facts.fork_at},
-            launch.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
+            task_options.START_MODE: task_options.FORK,
+            task_options.FORK: {"of": facts.token, "at": facts.fork_at},
+            task_options.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
         }
         where = replacement.session_folder(self._session, None)
         dispatched = replacement.fork(
@@ -332,9 +328,9 @@ def options(context: Context, wish: PromptRequest, *, here: bool = True) -> dict
     if wish.time_limit_s is not None:
         found["time_limit_s"] = wish.time_limit_s
     if wish.leftovers is not None:
-        found[LEFTOVERS] = wish.leftovers
+        found[task_options.LEFTOVERS] = wish.leftovers
     if not wish.brief:
-        found[launch.BRIEF] = False
+        found[task_options.BRIEF] = False
     if wish.source:
         found["source"] = wish.source
     return found
@@ -394,47 +390,3 @@ def check_agent(context: Context, name: str) -> str:
     if find(agent, context.settings.tables.get(agent.name, {}), context.env) is None:
         raise errors.AgentMissing(f"{agent.title} is not installed here", hint=agent.install)
     return agent.name
-
-
-# --- Interrupted tasks once more: each at most once, each by its verdict.
-
-
-async def redispatch(context: Context, wish: RedispatchRequest, by: str) -> dict[str, Any]:
-    """Queue each interrupted task that can still be run again; what was queued, what was not and why."""
-    queued, skipped = [], []
-    for task in await context.store.redispatchable_tasks(wish.key or ""):
-        session = await context.store.session(task.session)
-        try:
-            waits_for = await _check(context, session, wish)
-            made = await dispatch(context, _prompt_request(task, session, wish), by=by, retry_of=task.id)
-        except errors.HoldfastError as problem:
-            skipped.append({"task": task.id, "session": session.id, **problem.as_json()})
-            continue
-        queued.append({"of": task.id, "task": made.id, "session": made.session, "waits_for": waits_for})
-    return {"redispatched": queued, "skipped": skipped}
-
-
-async def _check(context: Context, session: Session, wish: RedispatchRequest) -> str | None:
-    """What the retry has to wait for, if anything; refused unless the caller asks to wait."""
-    if not context.node.owns(session.host):
-        raise errors.IllegalChange(f"session {session.id} is on node {session.host}")
-    found = verdict.judge(await sessions.facts(context, session))
-    if found.action != "wait":
-        return None
-    if not wish.wait:
-        hint = "with --wait it runs when the session becomes free"
-        raise errors.SessionRunning(verdict.reasons_text(found), hint=hint, session=session.id)
-    return "; ".join(r.text for r in found.reasons if rule_of(r.code).action == "wait")
-
-
-def _prompt_request(task: Task, session: Session, wish: RedispatchRequest) -> PromptRequest:
-    """The same prompt for the same thread; a session without a key is named by its id."""
-    return PromptRequest(
-        prompt=task.prompt,
-        key=session.key,
-        session=session.id if session.key is None else None,
-        may_move=True,
-        queue=wish.wait,
-        permissions=task.options.get("permissions"),
-        time_limit_s=task.options.get("time_limit_s"),
-    )
