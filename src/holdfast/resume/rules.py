@@ -70,7 +70,7 @@ RULES: tuple[VerdictRule, ...] = (
         "tools_running",
         "wait",
         "tools of a run that is dead still run",
-        "leftover processes of the last run still run: {processes}",
+        "what the last run started still runs: {processes}",
         leftovers,
     ),
     VerdictRule(
