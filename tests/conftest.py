@@ -15,7 +15,9 @@ from holdfast.store.open import open_store
 from holdfast.store.store import Store
 
 # How fast examples are made says how busy the machine is, and nothing about the code.
-hypothesis.settings.register_profile("holdfast", suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "holdfast", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("holdfast")
 
 pytest_plugins = ["tests.support.postgres_server"]

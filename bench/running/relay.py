@@ -20,6 +20,7 @@ from holdfast.spool.tail import Splitter
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
 from holdfast.store.store import Store
+from tests.support.store_calls import claim_next
 
 LOOK_S = 0.02
 
@@ -27,7 +28,7 @@ LOOK_S = 0.02
 async def work(store: Store) -> None:
     """Take whatever is queued, one after the other."""
     while True:
-        claimed = await store.claim_next(identity.me("here"), 3600)
+        claimed = await claim_next(store, identity.me("here"), 3600)
         if claimed is not None:
             await relay(store, claimed)
         await asyncio.sleep(LOOK_S)

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.errors import BadInput
 from holdfast.home import Home
 
-TABLES = ("run", "agents", "hub", "forges")  # each is read by the room that it is for
+TABLES = ("run", "agents", "hub", "forges", "notify")  # each is read by the room that it is for
 SEE = "see docs/configuration.md"
 
 

@@ -1,6 +1,6 @@
-"""The only place that writes files: what is created is whole or not there, and nothing is overwritten.
+"""Writes files durably: a created file is complete or missing, and nothing is overwritten.
 
-`Disk` is a seam: the power-cut tests put a recording one in its place.
+The power-cut tests replace `Disk` with a recording one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from holdfast import errors
 
 TEMP_MARK = ".tmp-"
-TEMP_OLD_S = 3600.0  # a temporary file this old belongs to nobody who lives
+TEMP_OLD_S = 3600.0  # a temporary file this old belongs to a dead process
 
 _counter = iter(range(1, 1 << 62))
 
@@ -25,11 +25,11 @@ class Disk:
     """The operations that change a disk, one method each."""
 
     def open(self, path: str, flags: int) -> int:
-        """A file descriptor, made with mode 0600."""
+        """Open a file. A new one gets mode 0600."""
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
     def write(self, fd: int, data: bytes) -> None:
-        """All of `data`, or an error."""
+        """Write all of `data`, or raise."""
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
@@ -39,7 +39,7 @@ class Disk:
         os.ftruncate(fd, size)
 
     def sync(self, fd: int) -> None:
-        """The file's content on disk."""
+        """Sync the content of a file to disk."""
         os.fsync(fd)
 
     def close(self, fd: int) -> None:
@@ -47,23 +47,23 @@ class Disk:
         os.close(fd)
 
     def link(self, old: str, new: str) -> None:
-        """A second name; FileExistsError if that name is taken."""
+        """Give a file a second name. FileExistsError if the name exists."""
         os.link(old, new)
 
     def unlink(self, path: str) -> None:
-        """Take a name away."""
+        """Remove a name."""
         os.unlink(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Give another name, replacing what had it."""
+        """Rename a file. Replaces a file with the new name."""
         os.rename(old, new)
 
     def make_dir(self, path: str) -> None:
-        """A new folder with mode 0700."""
+        """Create a folder with mode 0700."""
         os.mkdir(path, 0o700)
 
     def sync_dir(self, path: str) -> None:
-        """The names in a folder on disk."""
+        """Sync the names in a folder to disk."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -75,13 +75,13 @@ DISK = Disk()
 
 
 def private(path: str, flags: int) -> int:
-    """An `opener` for `open`: a file that is made is for its user alone."""
+    """An `opener` for `open`: only the user can access a new file."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 @contextmanager
 def reported(path: str) -> Iterator[None]:
-    """Turn what an operating system says of a write into our words."""
+    """Convert the write errors of the operating system to ours."""
     try:
         yield
     except OSError as problem:
@@ -93,7 +93,7 @@ def reported(path: str) -> Iterator[None]:
 
 
 def make_folder(path: str, disk: Disk = DISK) -> None:
-    """A folder for us alone, and those above it; their names are on disk, or all in them could be lost."""
+    """Create a folder and its parents, accessible only for us, and sync their names to disk."""
     path = os.path.abspath(path)
     with reported(path):
         if os.path.isdir(path):
@@ -102,27 +102,27 @@ def make_folder(path: str, disk: Disk = DISK) -> None:
         make_folder(above, disk)
         try:
             disk.make_dir(path)
-        except FileExistsError:  # another process was quicker, or it is no folder
+        except FileExistsError:  # another process was faster, or it is not a folder
             if not os.path.isdir(path):
                 raise
-        with suppress(PermissionError):  # a folder may be written to but not read
+        with suppress(PermissionError):  # a folder may be writable but not readable
             disk.sync_dir(above)
 
 
 def temp_name(path: str) -> str:
-    """A name beside `path` that no other process or thread will choose."""
+    """A temporary name in the folder of `path` that no other process or thread uses."""
     folder, name = os.path.split(path)
     unique = f"{os.getpid()}-{threading.get_ident()}-{time.time_ns()}-{next(_counter)}"
     return os.path.join(folder, f".{name}{TEMP_MARK}{unique}")
 
 
 def is_temp(name: str) -> bool:
-    """Whether a name is one that `temp_name` gave."""
+    """Whether a name comes from `temp_name`."""
     return name.startswith(".") and TEMP_MARK in name and name.isascii()
 
 
 def create(path: str, parts: Iterator[bytes] | list[bytes], disk: Disk = DISK) -> None:
-    """A new file with that content, durable; FileExistsError if there is one, which is left alone."""
+    """Create a file durably. FileExistsError, without a change, if it exists."""
     temp = temp_name(path)
     with reported(path):
         fd = disk.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -140,16 +140,16 @@ def create(path: str, parts: Iterator[bytes] | list[bytes], disk: Disk = DISK) -
 
 
 def move(old: str, new: str, disk: Disk = DISK) -> None:
-    """Give a file another name; FileExistsError if that is taken, and nothing is moved."""
+    """Move a file durably. FileExistsError, without a change, if the new name exists."""
     with reported(new):
         disk.link(old, new)
-        disk.sync_dir(os.path.dirname(new))  # before the old name goes: a power cut must leave one
+        disk.sync_dir(os.path.dirname(new))  # before the old name is removed: a power cut must leave one
         disk.unlink(old)
         disk.sync_dir(os.path.dirname(old))
 
 
 def move_together(paths: Sequence[str], folder: str, disk: Disk = DISK) -> list[str]:
-    """Move files that belong together; cut short, all are still there or all are in the folder."""
+    """Move several files to a folder. After a crash all are in the old place, or all are in the folder."""
     moved = [os.path.join(folder, os.path.basename(path)) for path in paths]
     with reported(folder):
         for old, new in zip(paths, moved, strict=True):
@@ -163,13 +163,13 @@ def move_together(paths: Sequence[str], folder: str, disk: Disk = DISK) -> list[
 
 
 def old_temps(folder: str, now: float) -> list[str]:
-    """Temporary files that a dead process left here."""
-    found = []
+    """The temporary files of dead processes in a folder."""
+    paths = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if is_temp(entry.name):
                 with suppress(FileNotFoundError):
-                    what = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(what.st_mode) and now - what.st_mtime > TEMP_OLD_S:
-                        found.append(entry.path)
-    return found
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode) and now - status.st_mtime > TEMP_OLD_S:
+                        paths.append(entry.path)
+    return paths

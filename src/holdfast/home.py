@@ -1,4 +1,4 @@
-"""The home: where everything of one Holdfast lies, and the lock of the one hub that runs on it."""
+"""The home: the folder with all data of one Holdfast, and the lock of the only hub that runs on it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from holdfast import errors
 
 
 def default_path() -> str:
-    """$HOLDFAST_HOME, else the platform's folder for user data."""
-    given = os.environ.get("HOLDFAST_HOME")
-    if given:
-        return os.path.abspath(os.path.expanduser(given))
+    """$HOLDFAST_HOME, else the user data folder of the platform."""
+    chosen = os.environ.get("HOLDFAST_HOME")
+    if chosen:
+        return os.path.abspath(os.path.expanduser(chosen))
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/holdfast")
     base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
@@ -23,7 +23,7 @@ def default_path() -> str:
 
 
 class Home:
-    """The places in a home."""
+    """The paths in a home."""
 
     def __init__(self, path: str):
         self.path = path
@@ -39,40 +39,45 @@ class Home:
         self.lock_file = os.path.join(path, "lock")
 
     def exists(self) -> bool:
-        """Whether there is anything of Holdfast's here."""
+        """Whether the folder has data of Holdfast."""
         return os.path.exists(self.database) or os.path.isdir(self.sessions)
 
     def make(self) -> None:
-        """The folders, for us alone."""
+        """Create the folders, accessible only for us."""
         from holdfast.durable_io import make_folder
 
         for path in (self.path, self.sessions, self.trash, self.quarantine, self.reports):
             make_folder(path)
-        self._tighten()
+        self._restrict_access()
 
-    def _tighten(self) -> None:
-        """Take from others what they may do with an existing home, and say so."""
-        wide = os.stat(self.path).st_mode & 0o077
-        changed = [] if not wide else [self.path]
-        with suppress(PermissionError), os.scandir(self.path) as entries:  # it may be written, but not read
-            changed += [entry.path for entry in entries if _is_wide(entry)]
+    def _restrict_access(self) -> None:
+        """Remove the access of other users to an existing home, and log it."""
+        is_open = os.stat(self.path).st_mode & 0o077
+        changed = [] if not is_open else [self.path]
+        with (
+            suppress(PermissionError),
+            os.scandir(self.path) as entries,
+        ):  # it may be writable, but not readable
+            changed += [entry.path for entry in entries if _is_accessible(entry)]
         if not changed:
             return
         import logging
 
         log = logging.getLogger(__name__)
-        kept = []
+        failed = []
         for path in changed:
             try:
                 os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
-            except FileNotFoundError:  # gone meanwhile
+            except FileNotFoundError:  # removed by another process
                 continue
             except OSError as problem:
-                kept.append(f"{path}: {problem.strerror}")
-        if wide and not kept:
+                failed.append(f"{path}: {problem.strerror}")
+        if is_open and not failed:
             log.warning("other users could look into %s; it is yours alone now (0700)", self.path)
-        if kept:
-            log.warning("other users may look into the home, and that cannot be changed: %s", "; ".join(kept))
+        if failed:
+            log.warning(
+                "other users may look into the home, and that cannot be changed: %s", "; ".join(failed)
+            )
 
     def mirror(self, session: str) -> str:
         """The mirror file of a session."""
@@ -92,12 +97,12 @@ class Home:
         return os.path.join(self.trash, session + ".jsonl")
 
     def tombstone(self, session: str) -> str:
-        """The file that says a session was deleted."""
+        """The tombstone file of a deleted session."""
         return os.path.join(self.trash, session + ".tombstone.json")
 
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
-        """Be the one that runs or repairs this home; StoreBusy names the one that does."""
+        """Lock the home for one process that runs or repairs it. StoreBusy names the holder."""
         import fcntl
         import json
 
@@ -116,10 +121,10 @@ class Home:
             os.close(fd)
 
 
-def _is_wide(entry: os.DirEntry[str]) -> bool:
+def _is_accessible(entry: os.DirEntry[str]) -> bool:
     try:
         mode = entry.stat(follow_symlinks=False).st_mode
-    except FileNotFoundError:  # gone meanwhile
+    except FileNotFoundError:  # removed by another process
         return False
     return bool(mode & 0o077) and (stat.S_ISDIR(mode) or stat.S_ISREG(mode))
 

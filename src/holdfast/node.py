@@ -1,7 +1,7 @@
-"""The node: one home on one machine, named by a random id that is made once and kept in the home.
+"""The node: one home on one machine, with a random id that is created once and stored in the home.
 
-Sessions and owners of tasks name the node, never the hostname: a host is renamed, a container comes back
-under another name, and two machines share one. The id begins with the hostname of its first day, so that
+Sessions and task owners name the node, never the hostname: hosts are renamed, containers restart under
+another name, and two machines can share one. The id starts with the hostname of its first day, so that
 people can tell nodes apart.
 """
 
@@ -25,25 +25,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
-_CONTAINERS = ("/.dockerenv", "/run/.containerenv")  # their machine id is the image's, or new every time
+_CONTAINERS = (
+    "/.dockerenv",
+    "/run/.containerenv",
+)  # their machine id is that of the image, or new every time
 _LABEL = 40  # characters of a hostname in an id
-_FIRST_LINE = 16 * 1024 * 1024  # bytes of a mirror that are read to learn the host of its session
+_FIRST_LINE = 16 * 1024 * 1024  # most bytes of a mirror to read for the host of its session
 
 
 class Node(NamedTuple):
     """This home on this machine."""
 
     id: str
-    names: frozenset[str]  # how sessions of this home name it: the id, and hostnames of older versions
+    names: frozenset[str]  # its names in sessions: the id, and hostnames from older versions
     copy_of: tuple[str, ...] = ()  # the nodes whose home was copied to make this one
-    private: bool = True  # the store is in this home (SQLite), so nobody else can own what is in it
+    private: bool = True  # the store is in this home (SQLite), so no other node owns its content
 
     def owns(self, host: str | None) -> bool:
-        """Whether a session with that host is run here."""
+        """Whether sessions with that host run here."""
         return host is None or host in self.names
 
     def runs_here(self, owner: str, *, has_spool: bool) -> bool:
-        """Whether the process that drives a task can be judged by this machine's process table.
+        """Whether the process table of this machine can show the process of a task.
 
         Older versions recorded a hostname, which two machines may share. Then only the spool in this home
         proves that the task ran here.
@@ -54,51 +57,51 @@ class Node(NamedTuple):
 
 
 class NodeFile(NamedTuple):
-    """The node file."""
+    """The content of the node file."""
 
     id: str
-    machine: str  # empty: this machine has no id of its own
+    machine: str  # empty: this machine has no id
     home: str  # where the home was
-    inode: int  # of the home's folder
+    inode: int  # of the home folder
     names: tuple[str, ...] = ()
     copy_of: tuple[str, ...] = ()
 
     def node(self, private: bool) -> Node:
-        """As the rest of the program sees it; a copy of a private store owns what was copied with it."""
+        """The node for the rest of the program. A copy of a private store owns its copied content."""
         inherited = self.copy_of if private else ()
         return Node(self.id, frozenset((self.id, *self.names, *inherited)), self.copy_of, private)
 
 
 def read(home: Home, *, private: bool) -> Node:
-    """The node as far as the home tells, without writing; before the first start: under its hostname."""
-    found = _read(home)
-    if found is None:
-        return Node("", frozenset(_names_of_before(home)), (), private)
-    return _checked(found, home, private).node(private)
+    """The node of a home, without writing. Before the first start it has only its hostname."""
+    stored = _read(home)
+    if stored is None:
+        return Node("", frozenset(_old_hostnames(home)), (), private)
+    return _checked(stored, home, private).node(private)
 
 
 def ensure(home: Home, *, private: bool) -> Node:
-    """The node; its file is made if there is none, and renewed if the home was moved or copied."""
+    """The node of a home. Creates its file, and updates it if the home was moved or copied."""
     with _locked(home):
-        found = _read(home)
-        checked = _new(home) if found is None else _checked(found, home, private)
-        if checked != found:
+        stored = _read(home)
+        checked = _new(home) if stored is None else _checked(stored, home, private)
+        if checked != stored:
             _write(home, checked)
-            if found is not None and checked.id != found.id:
+            if stored is not None and checked.id != stored.id:
                 log.warning("%s", copied(checked.node(private)))
     return checked.node(private)
 
 
 def forget(home: Home, names: list[str]) -> None:
-    """These hostnames turned out to be another node's."""
+    """Remove hostnames that belong to another node."""
     with _locked(home):
-        found = _read(home)
-        if found is not None:
-            _write(home, found._replace(names=tuple(name for name in found.names if name not in names)))
+        stored = _read(home)
+        if stored is not None:
+            _write(home, stored._replace(names=tuple(name for name in stored.names if name not in names)))
 
 
 def copied(node: Node) -> str:
-    """The message for a person whose home was copied."""
+    """The message about a copied home."""
     text = f"this home is a copy of node {node.copy_of[-1]}; it is node {node.id} now"
     if node.private:
         return f"{text}, and tasks that ran when it was copied are not taken over"
@@ -106,7 +109,7 @@ def copied(node: Node) -> str:
 
 
 def path_of(home: Home) -> str:
-    """The node file."""
+    """The path of the node file."""
     return os.path.join(home.path, "node")
 
 
@@ -117,47 +120,47 @@ def _new(home: Home) -> NodeFile:
         machine=_machine(),
         home=os.path.realpath(home.path),
         inode=os.stat(home.path).st_ino,
-        names=tuple(sorted(_names_of_before(home))),
+        names=tuple(sorted(_old_hostnames(home))),
     )
 
 
-def _checked(found: NodeFile, home: Home, private: bool) -> NodeFile:
-    """The same node where it was, was moved or was restored; another one in a copy."""
+def _checked(stored: NodeFile, home: Home, private: bool) -> NodeFile:
+    """The same node if the home is in its place, was moved or was restored; a new one in a copy."""
     machine, path, inode = _machine(), os.path.realpath(home.path), os.stat(home.path).st_ino
-    elsewhere = bool(machine and found.machine and machine != found.machine)
-    moved = path != found.home and inode == found.inode and not _is_original(found)
-    if not elsewhere and (path == found.home or moved):
-        return found._replace(machine=machine or found.machine, home=path, inode=inode)
+    elsewhere = bool(machine and stored.machine and machine != stored.machine)
+    moved = path != stored.home and inode == stored.inode and not _has_original(stored)
+    if not elsewhere and (path == stored.home or moved):
+        return stored._replace(machine=machine or stored.machine, home=path, inode=inode)
     new = _new(home)
-    names = found.names if private else ()
-    return new._replace(names=names, copy_of=(*found.copy_of, found.id))
+    names = stored.names if private else ()
+    return new._replace(names=names, copy_of=(*stored.copy_of, stored.id))
 
 
-def _is_original(found: NodeFile) -> bool:
-    """Whether the home that a node file was made in is still there, beside its copy."""
+def _has_original(stored: NodeFile) -> bool:
+    """Whether the original home of a node file still exists."""
     from holdfast.home import Home
 
     try:
-        there = _read(Home(found.home))
+        original = _read(Home(stored.home))
     except StoreUnreadable:
         return True
-    return there is not None and there.id == found.id
+    return original is not None and original.id == stored.id
 
 
-def _names_of_before(home: Home) -> set[str]:
-    """The hostnames under which this home's sessions were recorded before there was a node file.
+def _old_hostnames(home: Home) -> set[str]:
+    """The hostnames that sessions of this home recorded before there was a node file.
 
-    Only what this home has a mirror of: on a shared database, sessions of other hosts have none here.
+    Only sessions with a mirror in this home: on a shared database, those of other hosts have none here.
     """
     import glob
 
     here, names = socket.gethostname(), set()
     if os.path.exists(home.database):
-        names.add(here)  # also without mirrors: such a store is this home's alone
+        names.add(here)  # also without mirrors: such a store belongs to this home alone
     for path in glob.iglob(os.path.join(glob.escape(home.sessions), "*.jsonl")):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             if not stat.S_ISREG(os.lstat(path).st_mode):
-                continue  # a fifo would block for as long as nobody writes to it
+                continue  # a fifo would block until somebody writes to it
             with open(path, "rb") as file:
                 body = json.loads(file.readline(_FIRST_LINE)).get("body") or {}
             imported = "hapi_session" in (body.get("metadata") or {})  # its host is what hapi recorded
@@ -167,7 +170,7 @@ def _names_of_before(home: Home) -> set[str]:
 
 
 def _machine() -> str:
-    """What tells this machine from others, whatever its name; empty where nothing does."""
+    """Identifies this machine, whatever its name. Empty if nothing does."""
     if any(os.path.exists(path) for path in _CONTAINERS):
         return ""
     for path in _MACHINE_IDS:
@@ -184,8 +187,8 @@ def _host_uuid() -> str:
     call = getattr(ctypes.CDLL(None), "gethostuuid", None)
     if call is None:
         return ""
-    found, wait = (ctypes.c_ubyte * 16)(), (ctypes.c_long * 2)(1, 0)
-    return bytes(found).hex() if call(found, wait) == 0 else ""
+    uuid, wait = (ctypes.c_ubyte * 16)(), (ctypes.c_long * 2)(1, 0)
+    return bytes(uuid).hex() if call(uuid, wait) == 0 else ""
 
 
 def _digest(text: str) -> str:
@@ -199,21 +202,21 @@ def _read(home: Home) -> NodeFile | None:
     path = path_of(home)
     try:
         with open(path, "rb") as file:
-            told: dict[str, Any] = json.loads(file.read())
+            data: dict[str, Any] = json.loads(file.read())
         return NodeFile(
-            id=str(told["id"]),
-            machine=str(told["machine"]),
-            home=str(told["home"]),
-            inode=int(told["inode"]),
-            names=tuple(map(str, told["names"])),
-            copy_of=tuple(map(str, told["copy_of"])),
+            id=str(data["id"]),
+            machine=str(data["machine"]),
+            home=str(data["home"]),
+            inode=int(data["inode"]),
+            names=tuple(map(str, data["names"])),
+            copy_of=tuple(map(str, data["copy_of"])),
         )
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as problem:
         raise StoreUnreadable(
             f"{path} is damaged: {problem}",
-            hint="put it back from a backup; if there is none, delete it, and this home is a new node",
+            hint="restore it from a backup; if there is none, delete it, and this home becomes a new node",
         ) from None
 
 

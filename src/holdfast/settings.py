@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -19,6 +20,7 @@ Leftovers = Literal["wait", "end", "ignore"]  # processes that a dead run left b
 class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How tasks are run on this machine."""
 
+    agent: str | None = None  # for a prompt that names none; else the only one that is installed
     at_once: int = 4  # tasks that run at the same time
     permissions: Policy = "ask"
     time_limit_s: float | None = None  # for a task that brings none
@@ -86,8 +88,42 @@ def table(name: str, written: Any, shape: type[T], see: str = SEE) -> T:
         return msgspec.convert(written, shape)
     except msgspec.ValidationError as problem:
         what, _, where = str(problem).partition(" - at `$")
-        place = f"{name}{where.rstrip('`')}"
-        raise BadInput(f"config.toml: {place}: {what[:1].lower()}{what[1:]}", hint=see) from None
+        raise BadInput(
+            f"config.toml: {name}{where.rstrip('`')} {_plain_problem(what, where, shape)}", hint=see
+        ) from None
+
+
+# msgspec's names of types, as people call them.
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text in quotes",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "left out",
+}
+
+
+def _plain_problem(problem: str, where: str, shape: Any) -> str:
+    """What is wrong with a setting, in words that name no library and no type of Python."""
+    hints = get_type_hints(shape)
+    choices = [
+        choice
+        for part in (hints.get(where.strip(".`")), *get_args(hints.get(where.strip(".`"))))
+        if get_origin(part) is Literal
+        for choice in get_args(part)
+    ]
+    if choices:
+        given = re.fullmatch(r"Invalid enum value (.+)", problem)
+        allowed = ", ".join(f'"{choice}"' for choice in choices)
+        return f"must be one of {allowed}{f', not {given[1]}' if given else ''}"
+    found = re.fullmatch(r"Expected `([^`]*)`(?:, got `([^`]*)`)?(.*)", problem)
+    if found is None:
+        return "is not valid"
+    wanted = [_KINDS[kind] for kind in found[1].split(" | ") if kind in _KINDS and kind != "null"]
+    got = f", not {_KINDS[found[2]]}" if found[2] in _KINDS else ""
+    return f"must be {' or '.join(wanted) or 'another value'}{found[3] or ''}{got}"
 
 
 # --- The `[hub]` table of config.toml.

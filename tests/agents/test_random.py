@@ -1,6 +1,6 @@
 """Kills at random moments: 0 events lost, 0 doubled, the right status.
 
-25 rounds an agent by default; HOLDFAST_ROUNDS or HOLDFAST_TORTURE sets another number.
+10 rounds an agent by default; HOLDFAST_ROUNDS or HOLDFAST_TORTURE sets another number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.agents.holdfast import kill
 from tests.agents.lab import Lab, References, Running
 from tests.agents.told import logged, told
 
-ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS") or os.environ.get("HOLDFAST_TORTURE") or 25)
+ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS") or os.environ.get("HOLDFAST_TORTURE") or 10)
 SEED = int(os.environ.get("HOLDFAST_SEED") or random.randrange(1 << 30))
 VICTIMS = ("holdfast", "agent", "both")
 STEPS = scripts.EVERYTHING

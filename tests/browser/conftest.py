@@ -132,14 +132,20 @@ class Window:
         self.outside: list[str] = []
 
     def open(
-        self, hub: HubProcess, path: str = "/", size: tuple[int, int] = WIDE, dark: bool = False
+        self,
+        hub: HubProcess,
+        path: str = "/",
+        size: tuple[int, int] = WIDE,
+        dark: bool = False,
+        offline: bool = False,
     ) -> Page:
-        """The page at an address within it."""
+        """The page at an address within it; `offline`: with its service worker, which others go without."""
         context = self._browser.new_context(
             viewport={"width": size[0], "height": size[1]},
             color_scheme="dark" if dark else "light",
             locale="en-GB",
             timezone_id="UTC",
+            service_workers="allow" if offline else "block",
         )
         context.set_default_timeout(60_000)
         page = context.new_page()

@@ -78,8 +78,7 @@ def test_another_log_is_read_anew(own_hub: HubProcess, window: Window) -> None:
     own_hub.start()
     expect(page.locator("#line")).to_have_text("live")
     expect(page.locator(".facts")).to_contain_text(re.compile(r"(?<!\d)1 record(?!s)"))  # not 41
-    expect(page.locator(".sheet article[data-seq]")).to_have_count(1)
-    assert seqs_of(page) == [1]
+    expect(page.locator(".sheet article[data-seq]")).to_have_count(0)  # how it began is no message
     assert any("after=" in url for url in asked) and "after=" not in asked[-1]
     other = own_hub.ran("Goes on from there.", [{"say": "Two."}])
     expect(page.locator(f"li.session[data-id='{other}']")).to_have_count(1)
@@ -100,7 +99,7 @@ def shorten(hub: HubProcess, session: str) -> None:
 def test_a_view_that_could_not_be_read_comes_by_itself(own_hub: HubProcess, window: Window) -> None:
     session = own_hub.ran("Look at me.", [{"say": "Here I am."}])
     page = window.open(own_hub)
-    expect(page.locator(".ring-key")).to_be_visible()
+    expect(page.locator("h1")).to_have_text("Inbox")
     own_hub.kill()
     expect(page.locator("#line.lost")).to_be_visible()
     page.goto(f"{own_hub.page_url}/#/s/{session}")

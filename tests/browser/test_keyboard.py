@@ -34,8 +34,8 @@ def test_all_of_it_without_a_mouse(own_hub: HubProcess, window: Window) -> None:
     session = own_hub.ran("Walk through me.", [{"say": "One."}, {"tool": "shell", "run": "seq 3"}])
     own_hub.ran("And me.", [{"say": "One."}])
     page = window.open(own_hub, f"/s/{session}")
-    expect(page.locator(".go-on .chip")).to_have_text("safe")
-    expect(page.locator("li.session .chip:enabled")).to_have_count(2)
+    expect(page.locator(".composer .chip")).to_have_text("safe")
+    expect(page.locator("li.session .chip.usual")).to_have_count(2)
     stops = walk(page, 80)
     assert stops[0]["name"] == "Skip to content"
     assert [stop for stop in stops if not stop["name"]] == []
@@ -46,9 +46,15 @@ def test_all_of_it_without_a_mouse(own_hub: HubProcess, window: Window) -> None:
         rooms, key=["bar", "sessions", "main"].index
     )  # each room once, in the order of reading
     names = [stop["name"] for stop in stops]
-    for wanted in ("Overview", "New task", "Dark or light", "Search sessions", "State", "More actions"):
+    for wanted in ("Inbox", "New task", "Dark or light", "Search sessions", "State", "More actions"):
         assert wanted in names
-    for wanted in ("What to do next", "How to go on", "Resume", "Find in session", "Timeline, scrollable"):
+    for wanted in (
+        "What to do next",
+        "Other ways to send",
+        "Send",
+        "Find in session",
+        "Timeline, scrollable",
+    ):
         assert wanted in names
     # Skip to content.
     page.reload()
@@ -58,7 +64,7 @@ def test_all_of_it_without_a_mouse(own_hub: HubProcess, window: Window) -> None:
     expect(page.locator("#main")).to_be_focused()
     expect(page.locator("h1")).to_contain_text("Walk through me.")
     # What opens is closed by Escape, and the keyboard is where it was.
-    chip = page.locator(".go-on .chip")
+    chip = page.locator(".composer .chip")
     expect(chip).to_be_enabled()
     chip.focus()
     page.keyboard.press("Enter")
@@ -70,7 +76,7 @@ def test_all_of_it_without_a_mouse(own_hub: HubProcess, window: Window) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("menuitem", name="Rename…")).to_be_focused()
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("menuitem", name="Trust…")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Conversation id…")).to_be_focused()
     page.keyboard.press("Escape")
     expect(more).to_be_focused()
     page.keyboard.press("Control+k")
@@ -135,4 +141,4 @@ def test_the_palette_and_the_keys(hub: HubProcess, window: Window) -> None:
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("Next session")
     page.keyboard.press("Escape")
     page.keyboard.press("o")
-    expect(page.locator("h1")).to_have_text("Overview")
+    expect(page.locator("h1")).to_have_text("Inbox")

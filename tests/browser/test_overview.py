@@ -1,11 +1,11 @@
-"""The overview, the lists behind it, what was healed, and the doctor."""
+"""The statistics and the lists behind them, an empty inbox, what was healed, and the doctor."""
 
 from __future__ import annotations
 
 import os
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, Window, fill, shoot
 from tests.browser.hub_process import HubProcess
@@ -13,33 +13,38 @@ from tests.browser.hub_process import HubProcess
 DIES = [{"die": "KILL"}]
 
 
+def stats(page: Page) -> None:
+    """Go to the numbers."""
+    page.get_by_role("link", name="Statistics").click()
+
+
 def test_each_figure_leads_to_its_list(own_hub: HubProcess, window: Window) -> None:
     own_hub.ran("Good.", [{"say": "One."}])
     own_hub.ran("Good too.", [{"say": "One."}])
     own_hub.ran("Bad.", [{"error": "no"}])
     dead = own_hub.ran("Cut off.", DIES)
-    page = window.open(own_hub)
+    page = window.open(own_hub, "/stats")
     day = page.locator(".chart a")
     expect(day).to_have_count(3)  # drawn: succeeded, failed, interrupted
     expect(page.locator(".totals")).to_contain_text("2 succeeded")
     expect(page.locator(".ring-key")).to_contain_text("2 safe to resume")
     expect(page.locator(".ring-key")).to_contain_text("2 start fresh")
     expect(page.locator(".bars")).to_contain_text("demo")
-    shoot(page, "overview")
+    shoot(page, "statistics")
     page.locator(".chart a[aria-label*='2 succeeded']").click()
     expect(page.locator("h1")).to_contain_text("Tasks: succeeded on")
     expect(page.locator(".tasks tbody tr")).to_have_count(2)
     shoot(page, "tasks")
-    page.keyboard.press("o")
+    stats(page)
     page.locator(".figure", has_text="interrupted").click()
     expect(page.locator(".tasks tbody tr")).to_have_count(1)
     page.locator(".tasks tbody a").click()
     expect(page).to_have_url(re.compile(dead))
-    page.keyboard.press("o")
+    stats(page)
     page.locator(".ring-key a", has_text="start fresh").click()
     expect(page.locator(".plain-list li")).to_have_count(2)
     shoot(page, "by-verdict")
-    page.keyboard.press("o")
+    stats(page)
     page.locator(".figure", has_text="live sessions").click()
     expect(page.get_by_label("State", exact=True)).to_have_value("live")
     page.keyboard.press("Escape")
@@ -49,7 +54,7 @@ def test_each_figure_leads_to_its_list(own_hub: HubProcess, window: Window) -> N
 
 def test_verdicts_are_of_all_or_say_of_which(own_hub: HubProcess, window: Window) -> None:
     fill(own_hub, "many", 220)
-    page = window.open(own_hub)
+    page = window.open(own_hub, "/stats")
     expect(page.locator(".figure", has_text="live sessions").locator("b")).to_have_text("220")
     ring = page.get_by_label("Sessions by verdict", exact=True)
     expect(ring.locator(".whole")).to_have_text("200")
@@ -67,8 +72,7 @@ def test_verdicts_are_of_all_or_say_of_which(own_hub: HubProcess, window: Window
 
 def test_nothing_yet(own_hub: HubProcess, window: Window) -> None:
     page = window.open(own_hub)
-    expect(page.get_by_label("Welcome")).to_contain_text("Nothing has run here yet")
-    expect(page.locator(".ring-key")).to_be_visible()
+    expect(page.get_by_label("Welcome")).to_contain_text("Nothing needs you")
     shoot(page, "empty")
     page.get_by_role("button", name="Start a task").click()
     form = page.get_by_role("dialog", name="Start a task")
@@ -76,17 +80,19 @@ def test_nothing_yet(own_hub: HubProcess, window: Window) -> None:
     form.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator("article.assistant")).to_contain_text("Hello.")
     page.keyboard.press("o")
-    expect(page.locator(".figures")).to_be_visible()
+    expect(page.get_by_label("Finished since you last looked")).to_contain_text("First.")
     expect(page.get_by_label("Welcome")).to_have_count(0)
+    page.get_by_role("button", name="Mark as seen").click()
+    expect(page.get_by_label("Welcome")).to_be_visible()
 
 
 def test_interrupted_ones_are_sent_again(own_hub: HubProcess, window: Window) -> None:
     own_hub.ran("Cut off.", [{"tool": "shell", "run": "true"}, *DIES], key="again:1")
     page = window.open(own_hub, size=PHONE)
-    expect(page.get_by_label("Interrupted and waiting")).to_contain_text("Cut off.")
-    shoot(page, "phone-overview")
+    expect(page.get_by_label("Died or failed")).to_contain_text("Cut off.")
+    shoot(page, "phone-inbox")
     page.get_by_role("button", name="Send all again").click()
-    expect(page.locator("#toasts")).to_contain_text("Sent again")
+    expect(page.get_by_label("Sent again", exact=True)).to_contain_text("Sent 1 task again")
 
 
 def test_healed_at_start_is_a_banner_until_dismissed(own_hub: HubProcess, window: Window) -> None:
@@ -97,18 +103,17 @@ def test_healed_at_start_is_a_banner_until_dismissed(own_hub: HubProcess, window
             os.remove(path)
     own_hub.start()
     page = window.open(own_hub)
-    banner = page.get_by_label("Healed at start")
-    expect(banner).to_contain_text("healed at start")
+    banner = page.get_by_label("Repaired at start")
+    expect(banner).to_contain_text("repaired at start")
     banner.locator("summary").click()
     expect(banner).to_contain_text(session)
     shoot(page, "healed")
-    expect(page.locator(".panel", has_text="Healed")).to_contain_text(session)
     expect(page.locator(f"li.session[data-id='{session}']")).to_have_count(1)
     banner.get_by_role("button", name="Dismiss").click()
     expect(banner).to_have_count(0)
     page.reload()
     page.wait_for_selector("#line.live")
-    expect(page.locator(".figures")).to_be_visible()
+    expect(page.locator("h1")).to_have_text("Inbox")
     expect(banner).to_have_count(0)
 
 

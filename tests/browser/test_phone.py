@@ -34,10 +34,11 @@ def test_every_view_on_a_phone(own_hub: HubProcess, window: Window) -> None:
         key="forge:owner/a-repository-with-a-long-name:1234567890",
     )
     page = window.open(own_hub, "/", size=PHONE)
-    expect(page.locator(".ring-key")).to_be_visible()
+    expect(page.locator("h1")).to_have_text("Inbox")
     for path, ready in (
-        ("/", ".ring-key"),
-        (f"/s/{session}", ".go-on .chip:enabled"),
+        ("/", ".inbox-row"),
+        ("/stats", ".ring-key"),
+        (f"/s/{session}", ".composer .chip:enabled"),
         ("/tasks", ".tasks"),
         ("/tasks?waiting=1", ".tasks"),
         ("/verdicts?action=fresh", ".plain-list"),
@@ -61,7 +62,7 @@ def test_every_view_on_a_phone(own_hub: HubProcess, window: Window) -> None:
     expect(page.get_by_role("menuitem", name="Archive")).to_be_in_viewport()
     shoot(page, "phone-menu")
     page.keyboard.press("Escape")
-    page.locator(".go-on .chip").click()
+    page.locator(".composer .chip").click()
     expect(page.get_by_role("dialog")).to_be_in_viewport()
     shoot(page, "phone-verdict")
     page.keyboard.press("Escape")

@@ -50,11 +50,12 @@ def test_axe_finds_nothing(hub: HubProcess, window: Window, size: tuple[int, int
         ],
     )
     page = window.open(hub, "/", size=size, dark=dark)
-    expect(page.locator(".ring-key")).to_be_visible()
+    expect(page.locator(".inbox-row").first).to_be_visible()
     check(page)
     for path, ready in (
         (f"/s/{session}", "article.tool"),
         (f"/s/{fill(hub, 'replayed')}", ".divider"),
+        ("/stats", ".ring-key"),
         ("/tasks", ".tasks"),
         ("/verdicts?action=fresh", ".plain-list"),
         ("/doctor", ".note"),
@@ -144,7 +145,7 @@ def test_the_picture(own_hub: HubProcess, window: Window) -> None:
     running = own_hub.dispatch("Sort the buoys by age", [{"hang": True}], key="forgejo:dev:tide/buoy:105")
     name(own_hub, running["session"], "Sort the buoys by age")
     expect(page.locator("li.session").first).to_contain_text("Sort the buoys")
-    expect(page.locator(".go-on .chip")).to_have_attribute("data-verdict", "fresh")
+    expect(page.locator(".composer .chip")).to_have_attribute("data-verdict", "fresh")
     expect(page.locator(".legend .key-death")).to_be_visible()
     expect(page.locator(".legend .key-down")).to_be_visible()
     page.wait_for_function(

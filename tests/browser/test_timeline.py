@@ -48,7 +48,13 @@ def test_messages_tools_and_their_ends(hub: HubProcess, window: Window) -> None:
     expect(output.locator("pre")).not_to_contain_text("399")  # long output is folded
     output.get_by_role("button", name="Show more").click()
     expect(output.locator("pre")).to_contain_text("399")
-    expect(page.locator(".mark-line.succeeded")).to_contain_text("Run succeeded")
+    first = page.locator(".sheet article").first
+    expect(first).to_contain_text("Show all.")  # it begins with the person's words
+    run = page.locator("details.run-line")
+    expect(run).to_have_count(1)  # and the plumbing is one line per run
+    expect(run.locator("summary")).to_have_text(re.compile(r"^Run 1 · done · [\d.]+ (ms|s)"))
+    run.locator("summary").click()
+    expect(run.locator(".records")).to_contain_text("claimed by a worker")
     shoot(page, "session")
 
 
@@ -59,7 +65,7 @@ def test_a_call_that_was_cut_off_is_marked(hub: HubProcess, window: Window) -> N
     page = window.open(hub, f"/s/{session}")
     expect(page.locator("article.tool .outcome")).to_have_text("interrupted")
     expect(page.locator(".mark-line.interrupted")).to_contain_text("died")
-    expect(page.locator(".facts .status")).to_have_text("interrupted")
+    expect(page.locator(".facts .status")).to_have_text("died")
     expect(page.locator(".legend .key-death")).to_have_text("1 death")
     expect(page.locator(".legend .key-cut")).to_have_text("1 cut off")
     shoot(page, "interrupted")
@@ -78,8 +84,9 @@ def test_replayed_events_are_dimmed_under_one_divider(hub: HubProcess, window: W
 
 
 def test_text_appears_as_it_streams(hub: HubProcess, window: Window) -> None:
+    page = window.open(hub)
     told = hub.dispatch("Slowly.", [{"say": "one two three four " * 30, "chunk": 20, "delay": 0.15}])
-    page = window.open(hub, f"/s/{told['session']}")
+    page.goto(f"{hub.page_url}/#/s/{told['session']}")
     expect(page.locator("article.live")).to_contain_text("one two three")
     shoot(page, "live")
     hub.ended(told["task"])
@@ -150,7 +157,7 @@ def test_twenty_thousand_events(hub: HubProcess, window: Window) -> None:
     page.locator(".scroller").focus()
     page.keyboard.press("g")
     expect(page.locator("article[data-seq='2']")).to_be_visible()
-    expect(page.locator("article[data-seq='2']")).to_have_attribute("aria-posinset", "2")
+    expect(page.locator("article[data-seq='2']")).to_have_attribute("aria-posinset", "1")
     page.locator(".to-end").click()
     expect(page.locator(f"article[data-seq='{last}']")).to_be_visible()
     page.keyboard.press("f")
@@ -158,6 +165,8 @@ def test_twenty_thousand_events(hub: HubProcess, window: Window) -> None:
     page.keyboard.press("Enter")
     expect(page.locator(".found")).to_have_text("1 of 1")
     expect(page.locator("article[data-seq='10002']")).to_be_in_viewport()
+    marked = "() => [...(CSS.highlights.get('found') ?? [])].map((range) => range.toString())"
+    assert page.evaluate(marked) == ["Message number 10002."]
     # No stretch of it is empty, however one scrolls.
     for part in (0.1, 0.35, 0.62, 0.9):
         page.evaluate(
@@ -218,7 +227,7 @@ def test_the_strip_tells_and_jumps(hub: HubProcess, window: Window) -> None:
     expect(page.locator(".tip")).to_be_visible()
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
-    expect(page.locator("article[data-seq='3']")).to_be_in_viewport()
+    expect(page.locator("details.run-line")).to_be_in_viewport()  # the claim is in its details
     box = plate.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] - 6, box["y"] + 14)

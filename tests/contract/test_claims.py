@@ -12,6 +12,7 @@ from holdfast.model.commit import Commit
 from holdfast.model.task import Owner, Task
 from holdfast.store.store import Store
 from tests.conftest import Opener
+from tests.support.store_calls import claim_next
 from tests.support.store_model import OTHER_OWNER, OWNER, nothing_changes, said
 
 
@@ -54,7 +55,7 @@ async def test_each_of_many_tasks_is_claimed_once_by_racing_openers(store: Store
 
     async def take(from_store: Store, pid: int) -> None:
         owner = Owner("here", pid, 1.0, "b")
-        while (task := await from_store.claim_next(owner, 60)) is not None:
+        while (task := await claim_next(from_store, owner, 60)) is not None:
             assert task.owner == owner
             won.append((task.id, pid))
 
@@ -83,10 +84,10 @@ async def test_a_session_has_one_active_task(store: Store) -> None:
         with pytest.raises(errors.SessionRunning) as refusal:
             await store.claim(second.id, 0, OWNER, 60)
         assert refusal.value.facts["task"] == first.id
-        assert await store.claim_next(OWNER, 60) is None
+        assert await claim_next(store, OWNER, 60) is None
     await store.set_status(first.id, "unreachable", generation=1)
     async with nothing_changes(store):
-        assert await store.claim_next(OWNER, 60) is None
+        assert await claim_next(store, OWNER, 60) is None
     await store.set_status(first.id, "interrupted", generation=1)
     assert (await store.claim(second.id, 0, OWNER, 60)).status == "running"
 
@@ -101,9 +102,9 @@ async def test_two_sessions_never_drive_one_native_conversation(store: Store, op
     )
     (won,) = [a for a in answers if isinstance(a, Task)]
     assert len([a for a in answers if isinstance(a, errors.SessionRunning)]) == 1
-    assert await store.claim_next(OTHER_OWNER, 60) is None
+    assert await claim_next(store, OTHER_OWNER, 60) is None
     await store.see_token(won.session, "claude", "its own by now")
-    assert await store.claim_next(OTHER_OWNER, 60) is not None
+    assert await claim_next(store, OTHER_OWNER, 60) is not None
 
 
 async def test_a_superseded_or_revoked_id_is_no_rival(store: Store) -> None:
@@ -122,7 +123,7 @@ async def test_claiming_the_next_looks_at_agent_and_host(store: Store) -> None:
 
     async def next_one(agents: set[str] | None = None, any_host: bool = False) -> str | None:
         wanted = None if agents is None else frozenset(agents)
-        task = await store.claim_next(OWNER, 60, agents=wanted, any_host=any_host)
+        task = await claim_next(store, OWNER, 60, agents=wanted, any_host=any_host)
         return task.id if task else None
 
     assert await next_one({"gemini"}) is None and await next_one(set()) is None

@@ -128,7 +128,7 @@ async def test_an_error_in_json_has_a_code_and_a_hint(opener: Opener, holdfast: 
 
 def test_a_missing_home_is_said_and_not_made(tmp_path: Path) -> None:
     home = tmp_path / "none"
-    for command in (["ls"], ["show", "x"], ["rm", "x"], ["doctor"]):
+    for command in (["show", "x"], ["log", "x"], ["rm", "x"], ["doctor"]):
         result = subprocess.run(
             [sys.executable, "-m", "holdfast", *command],
             env={**os.environ, "HOLDFAST_HOME": str(home)},

@@ -22,6 +22,7 @@ from holdfast.store.mirror.files import MirrorFiles
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.store import Store
 from tests.conftest import REGISTRY, Opener
+from tests.support.store_calls import claim_next
 from tests.support.store_model import OWNER, WORKTREE, everything, log_of, nothing_changes, said
 
 
@@ -75,7 +76,7 @@ async def test_a_deleted_session_takes_nothing_more(store: Store) -> None:
         ):
             with pytest.raises(errors.SessionDeleted):
                 await answer
-        assert await store.claim_next(OWNER, 60) is None
+        assert await claim_next(store, OWNER, 60) is None
     assert (await store.create_session("claude", key="k")).key == "k"  # the key is free
 
 

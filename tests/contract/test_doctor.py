@@ -39,7 +39,7 @@ def terminal(home: Home, location: Location, tmp_path: Path) -> Terminal:
 def test_a_hapi_home_is_looked_at_mended_and_given_back(terminal: Terminal, tmp_path: Path) -> None:
     folder = copied(EDITED, tmp_path / "hapi").parent
     before = files(folder)
-    found = json.loads(terminal.give("doctor", "hapi", str(folder), "--json").stdout)
+    found = json.loads(terminal.give("doctor", "hapi", str(folder), "--json", status=15).stdout)
     assert set(found) >= {"target", "findings", "plan", "fingerprint"} and found["target"] == "hapi"
     assert all(set(f) >= {"id", "code", "subject", "text", "safe", "action"} for f in found["findings"])
     assert [step["finding"] for step in found["plan"]] == [f"token_missing:{K}"]
@@ -49,7 +49,7 @@ def test_a_hapi_home_is_looked_at_mended_and_given_back(terminal: Terminal, tmp_
     terminal.give("doctor", "self", "--apply", str(plan), status=2)
     done = json.loads(terminal.give("doctor", "hapi", str(folder), "--apply", str(plan), "--json").stdout)
     assert done["done"][0]["finding"] == f"token_missing:{K}" and not done["problems"]
-    again = json.loads(terminal.give("doctor", "hapi", str(folder / "hapi.db"), "--json").stdout)
+    again = json.loads(terminal.give("doctor", "hapi", str(folder / "hapi.db"), "--json", status=15).stdout)
     assert again["plan"] == []
     terminal.give("doctor", "hapi", str(folder), "--apply", found["fingerprint"], status=4)
     terminal.give("doctor", "--undo", "rnothing0000000", status=2)
@@ -85,10 +85,10 @@ def on_a_screen(terminal: Terminal, *words: str, columns: int = 80) -> tuple[str
 @sqlite_only
 def test_a_person_reads_every_word_of_it(terminal: Terminal, tmp_path: Path) -> None:
     folder = copied(EDITED, tmp_path / "hapi").parent
-    found = json.loads(terminal.give("doctor", "hapi", str(folder), "--json").stdout)
+    found = json.loads(terminal.give("doctor", "hapi", str(folder), "--json", status=15).stdout)
     screen, status = on_a_screen(terminal, "doctor", "hapi", str(folder))
     shown = screen.rpartition("\x1b[K")[2].replace("\r", "")
-    assert status == 0 and "doctor [" in screen and "doctor [" not in shown, "the bar is gone at the end"
+    assert status == 15 and "doctor [" in screen and "doctor [" not in shown, "the bar is gone at the end"
     *told, summary, command = shown.rstrip().split("\n")
     assert all(len(line) <= 80 for line in told)
     words = " ".join(shown.split())
@@ -126,7 +126,7 @@ def test_a_wrong_path_is_told_in_one_line(terminal: Terminal, tmp_path: Path) ->
     (tmp_path / "text.db").write_text("this is no database")
     (tmp_path / "zero.db").write_bytes(b"")
     for name, code in (("text.db", "database_unreadable"), ("zero.db", "schema_unknown")):
-        shown = terminal.give("doctor", "hapi", str(tmp_path / name)).stdout
+        shown = terminal.give("doctor", "hapi", str(tmp_path / name), status=15).stdout
         assert code in shown and "0 of them can be repaired" in shown and "--apply" not in shown
 
 
@@ -145,7 +145,7 @@ async def test_what_doctor_self_mended_can_be_taken_back(
     os.unlink(home.mirror(made[1]))
     watched = {path: path.read_bytes() for path in Path(home.sessions).iterdir()}
     database = Path(home.database).read_bytes()
-    plan = json.loads(terminal.give("doctor", "--json").stdout)
+    plan = json.loads(terminal.give("doctor", "--json", status=15).stdout)
     assert len(plan["findings"]) == 2
     done = json.loads(terminal.give("doctor", "--apply", plan["fingerprint"], "--json").stdout)
     assert done["undo"] and len(done["done"]) == 2
@@ -153,7 +153,7 @@ async def test_what_doctor_self_mended_can_be_taken_back(
     terminal.give("doctor", "--undo", done["receipt"])
     assert {path: path.read_bytes() for path in Path(home.sessions).iterdir()} == watched
     assert Path(home.database).read_bytes() == database
-    assert json.loads(terminal.give("doctor", "--json").stdout)["plan"]
+    assert json.loads(terminal.give("doctor", "--json", status=15).stdout)["plan"]
 
 
 @sqlite_only
@@ -166,7 +166,7 @@ async def test_even_a_damaged_database_of_ours_comes_back_as_it_was(
     Path(home.database).write_bytes(b"this is no database" * 1000)
     Path(home.database + "-wal").write_bytes(b"nor is this its log" * 100)
     before = Path(home.database).read_bytes(), Path(home.database + "-wal").read_bytes()
-    plan = json.loads(terminal.give("doctor", "--json").stdout)
+    plan = json.loads(terminal.give("doctor", "--json", status=15).stdout)
     done = json.loads(terminal.give("doctor", "--apply", plan["fingerprint"], "--json").stdout)
     assert json.loads(terminal.give("doctor", "--json").stdout)["findings"] == []
     terminal.give("doctor", "--undo", done["receipt"])

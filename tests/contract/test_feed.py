@@ -13,7 +13,7 @@ import pytest
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.store.location import Location
-from holdfast.store.mirror.writer import QUIET_S
+from holdfast.store.mirror.writer import IDLE_S
 from holdfast.store.store import Store
 from holdfast.store.types import ChangeFeedEntry, ChangeFeedPage
 from tests.conftest import Opener
@@ -206,9 +206,9 @@ async def test_what_is_written_just_after_a_look_is_heard(
             waited.append(time.monotonic() - began)
             await done(feed)
             assert texts(found) == ["meanwhile"]
-            if waited[-1] < QUIET_S * 0.8:
+            if waited[-1] < IDLE_S * 0.8:
                 break
-        assert min(waited) < QUIET_S * 0.8, waited
+        assert min(waited) < IDLE_S * 0.8, waited
 
 
 async def test_a_follower_with_a_foreign_cursor_is_told_of_the_gap(store: Store) -> None:

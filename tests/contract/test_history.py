@@ -116,6 +116,11 @@ def test_import_adopts_once_and_completes_what_was_cut_short(terminal: Terminal,
     assert gist(log) == gist(terminal.log(tasks[0]["session"]))
     assert all(e["replayed"] for e in log if e["kind"] in CONVERSATION)
     assert [e["body"]["code"] for e in log if e["kind"] == "notice"] == ["replayed"]
+    # Dated by what happened in it, not by the import; a second import changes nothing of that.
+    listed = {one["id"]: one for one in other.asked("ls")}
+    said = [e["at"] for e in log if e["kind"] in CONVERSATION]
+    assert (listed[session]["created_at"], listed[session]["updated_at"]) == (said[0], max(said))
+    assert [one["id"] for one in other.asked("ls")][-1] == session, "the other one was active later"
     shown = other.asked("show", session)
     assert shown["tokens"][0]["native_id"] == tasks[0]["outcome"]["native_id"]
     assert terminal.asked("import", "demo")["adopted"][0]["new"] is False, "a run of ours is here already"

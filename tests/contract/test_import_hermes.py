@@ -75,7 +75,7 @@ def test_sessions_come_with_tokens_events_and_worktrees(
     assert "wiped_with_backup says 7" in said["wiped_with_backup"]
     assert "stale asks" in said["stale"] and "an answer\u2028in pieces" in said["stale"]
     assert "undone says 7" not in said["undone"]
-    plan = terminal.asked("doctor", "hermes", str(made.path))["fingerprint"]
+    plan = terminal.asked("doctor", "hermes", str(made.path), status=15)["fingerprint"]
     terminal.give("doctor", "hermes", str(made.path), "--apply", plan)
     again = terminal.asked("import", "hermes")
     assert {one["native_id"] for one in again["adopted"]} == set(taken)

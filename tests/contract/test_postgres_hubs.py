@@ -21,6 +21,7 @@ from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sql import Sql
 from holdfast.store.types import ChangeFeedEntry
 from tests.support.postgres_server import Hub, connect
+from tests.support.store_calls import claim_next
 
 
 def event(text: str = "x") -> NewEvent:
@@ -45,7 +46,7 @@ async def test_each_queued_task_is_claimed_once(hub: Hub) -> None:
 
     async def work(store: PostgresStore, name: str) -> list[str]:
         claimed = []
-        while task := await store.claim_next(owner(name), 60.0, any_host=True):
+        while task := await claim_next(store, owner(name), 60.0, any_host=True):
             assert task.owner == owner(name)
             claimed.append(task.id)
         return claimed

@@ -470,7 +470,7 @@ def test_killed_again_and_again_while_loading(terminal: Terminal) -> None:
 
 
 def test_interrupted_tasks_are_run_once_more_each_by_its_verdict(terminal: Terminal) -> None:
-    assert terminal.asked("redispatch", "--interrupted") == {"redispatched": [], "skipped": []}
+    assert terminal.asked("redispatch", "--interrupted", status=16) == {"redispatched": [], "skipped": []}
     gate = {"tool": "shell", "run": GATE}
     cut = [
         terminal.detached(gate, SAY, words=["--key", "a"]),
@@ -481,7 +481,7 @@ def test_interrupted_tasks_are_run_once_more_each_by_its_verdict(terminal: Termi
         terminal.until_event(one["session"], "tool_progress")
         kill_agent(terminal, one["task"])
         assert terminal.ended(one["task"])["status"] == "interrupted"
-    skipped = terminal.asked("redispatch", "--interrupted", "--key", "a")["skipped"]
+    skipped = terminal.asked("redispatch", "--interrupted", "--key", "a", status=16)["skipped"]
     assert [one["task"] for one in skipped] == [cut[0]["task"]] and "still runs" in skipped[0]["message"]
     (Path(terminal.cwd) / "gate").touch()
     terminal.until(lambda: verdict(terminal, "a")[0] == "fresh" and verdict(terminal, "b")[0] == "fresh")
@@ -490,7 +490,7 @@ def test_interrupted_tasks_are_run_once_more_each_by_its_verdict(terminal: Termi
     terminal.until(lambda: verdict(terminal, cut[2]["session"])[0] == "fresh")
     rest = terminal.asked("redispatch", "--interrupted")
     assert [one["of"] for one in rest["redispatched"]] == [cut[1]["task"], cut[2]["task"]]
-    assert terminal.asked("redispatch", "--interrupted") == {"redispatched": [], "skipped": []}
+    assert terminal.asked("redispatch", "--interrupted", status=16) == {"redispatched": [], "skipped": []}
     for one in (*only, *rest["redispatched"]):
         task = terminal.ended(one["task"])
         assert (task["status"], task["retry_of"]) == ("succeeded", one["of"])
@@ -504,7 +504,7 @@ def test_a_task_that_must_wait_is_run_again_when_its_session_is_free(terminal: T
         terminal.until_event(one["session"], "tool_progress")
         kill_agent(terminal, one["task"])
         assert terminal.ended(one["task"])["status"] == "interrupted"
-    refused = terminal.asked("redispatch", "--interrupted")
+    refused = terminal.asked("redispatch", "--interrupted", status=16)
     assert (
         refused["redispatched"] == []
         and ["--wait" in one["hint"] for one in refused["skipped"]] == [True] * 2
@@ -514,7 +514,8 @@ def test_a_task_that_must_wait_is_run_again_when_its_session_is_free(terminal: T
         made["skipped"] == []
         and ["still runs" in one["waits_for"] for one in made["redispatched"]] == [True] * 2
     )
-    assert terminal.asked("redispatch", "--interrupted", "--wait") == {"redispatched": [], "skipped": []}
+    nothing: dict[str, list[str]] = {"redispatched": [], "skipped": []}
+    assert terminal.asked("redispatch", "--interrupted", "--wait", status=16) == nothing
     (Path(terminal.cwd) / "gate").touch()
     for one in made["redispatched"]:
         task = terminal.ended(one["task"])

@@ -20,6 +20,7 @@ from holdfast.model.event import NewEvent
 from holdfast.model.task import Task, WaitingFor
 from holdfast.store.location import Location
 from holdfast.store.open import open_store
+from tests.support.store_calls import claim_next
 from tests.support.store_model import OWNER, Driver, Oracle, origin
 
 TORTURE = int(os.environ.get("HOLDFAST_TORTURE", "0"))
@@ -226,7 +227,7 @@ class Machine(Driver):
 
     @rule(by=PICK)
     def claim_next(self, by: int) -> None:
-        found: Task | None = self.run(self.store(by).claim_next(OWNER, 60))
+        found: Task | None = self.run(claim_next(self.store(by), OWNER, 60))
         queue = [(t, s, m) for s, m in self.model.items() for t in m.order if m.state == "live"]
         may = [(t, m) for t, s, m in queue if m.tasks[t]["status"] == "queued" and not self.rivals(s)]
         if found is None:

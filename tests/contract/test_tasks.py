@@ -14,6 +14,7 @@ from holdfast.model.event import NewEvent
 from holdfast.model.task import ACTIVE, ENDED, MAY_BECOME, Status, Task
 from holdfast.store.store import Store
 from tests.conftest import Opener
+from tests.support.store_calls import claim_next
 from tests.support.store_model import OWNER, nothing_changes, said
 
 STATUSES: tuple[Status, ...] = (
@@ -130,12 +131,12 @@ async def test_a_queued_prompt_survives_archive_delete_and_reopening(store: Stor
     task = await queued(store)
     await store.archive(task.session, "me", "User terminated")
     assert await store.task(task.id) == task
-    assert await store.claim_next(OWNER, 60) is None
+    assert await claim_next(store, OWNER, 60) is None
     with pytest.raises(errors.IllegalChange):
         await store.claim(task.id, 0, OWNER, 60)
     await store.unarchive(task.session, "me")
     await store.delete(task.session, "me", "by mistake")
-    assert await store.claim_next(OWNER, 60) is None
+    assert await claim_next(store, OWNER, 60) is None
     await store.restore(task.session, "me")
     await store.close()
     again = await opener()

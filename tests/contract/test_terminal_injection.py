@@ -66,12 +66,13 @@ WALKS: dict[str, list[list[str]]] = {
     "up": [["--host", NAME]],
     "run": [["-a", "odd", EVIL], ["-a", NAME, "x"]],
     "tasks": [[], ["--session", NAME]],
+    "status": [[]],
     "answer": [[NAME, "allow"]],
     "cancel": [[NAME]],
     "verdict": [["k"], [NAME]],
     "resume": [["k", "--", EVIL], [NAME, "x"]],
     "trust": [["k", "--reason", "because"], [NAME, "--reason", "x"]],
-    "redispatch": [[]],
+    "redispatch": [[], [NAME]],
     "agents": [[]],
     "ls": [[], ["--empty"]],
     "show": [["k"], [NAME]],
@@ -86,10 +87,12 @@ WALKS: dict[str, list[list[str]]] = {
     "doctor": [["self"], [NAME], ["hapi", f"/{NAME}"], ["hermes", f"/{NAME}"]],
     "logins": [[], ["revoke", NAME]],
     "config": [[]],
+    "service": [["status"]],
+    "notify": [[], ["test", NAME]],
     "completion": [["bash"], [NAME]],
     "complete": [["--", "show", ""], ["--", NAME]],
 }
-OTHERS = {"demo", "token", "node", "status", "down"}  # print nothing that is not ours, or need a hub
+OTHERS = {"demo", "token", "node", "down", "open"}  # print nothing that is not ours, or need a hub
 
 
 def printed(terminal: Terminal, *words: str) -> str:

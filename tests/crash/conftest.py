@@ -13,13 +13,11 @@ from tests.crash.small_disk import SmallDisk, mounted
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mirrors follow, are sealed and are tried again at once."""
-    from holdfast.store.mirror import writer
-    from holdfast.store.sqlite import mirror_thread
+    from holdfast.store.mirror import thread, writer
 
-    monkeypatch.setattr(mirror_thread, "LAG_S", 0.001)
-    monkeypatch.setattr(mirror_thread, "RETRY_S", 0.01)
-    monkeypatch.setattr(mirror_thread, "QUIET_S", 0.02)
-    monkeypatch.setattr(writer, "QUIET_S", 0.02)
+    monkeypatch.setattr(thread, "LAG_S", 0.001)
+    monkeypatch.setattr(thread, "RETRY_S", 0.01)
+    monkeypatch.setattr(writer, "IDLE_S", 0.02)
 
 
 @pytest.fixture

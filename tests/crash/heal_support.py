@@ -166,9 +166,8 @@ async def opened(location: Location, home: Home) -> AsyncIterator[Store]:
 def quick() -> Iterator[None]:
     """Mirrors follow at once: nobody waits for commits that could be gathered."""
     with (
-        patch("holdfast.store.sqlite.mirror_thread.LAG_S", 0.001),
-        patch("holdfast.store.sqlite.mirror_thread.RETRY_S", 0.01),
-        patch("holdfast.store.postgres.mirror_thread.LAG_S", 0.001),
+        patch("holdfast.store.mirror.thread.LAG_S", 0.001),
+        patch("holdfast.store.mirror.thread.RETRY_S", 0.01),
     ):
         yield
 

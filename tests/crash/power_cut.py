@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.home import Home
-from holdfast.store.mirror import writer
-from holdfast.store.sqlite import connection, mirror_thread
+from holdfast.store.mirror import thread, writer
+from holdfast.store.sqlite import connection
 from holdfast.store.sqlite.store import SqliteStore
 from tests.crash.disk_model import Ack, DiskModel, Image
 from tests.crash.disk_recorder import Recorder, recording
@@ -48,9 +48,8 @@ class Explored(NamedTuple):
 def prepared() -> Iterator[str]:
     """A root for the recording, with mirrors that follow at once and checkpoints that come soon."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(mirror_thread, "LAG_S", 0.0005)
-    patch.setattr(mirror_thread, "QUIET_S", 0.005)
-    patch.setattr(writer, "QUIET_S", 0.005)
+    patch.setattr(thread, "LAG_S", 0.0005)
+    patch.setattr(writer, "IDLE_S", 0.005)
     patch.setattr(connection, "CHECKPOINT_PAGES", SMALL_CHECKPOINT)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(0.0002)  # each image starts threads; they need not wait for their turn

@@ -49,11 +49,10 @@ def memory_folder() -> str | None:
 
 def quick_mirrors(lag_s: float = 0.001, quiet_s: float = 0.004) -> None:
     """Let the mirrors follow at once in this process, so that kills strike them and tests need not wait."""
-    from holdfast.store.mirror import writer
-    from holdfast.store.sqlite import mirror_thread
+    from holdfast.store.mirror import thread, writer
 
-    vars(mirror_thread).update(LAG_S=lag_s, QUIET_S=quiet_s)
-    vars(writer).update(QUIET_S=quiet_s)
+    vars(thread).update(LAG_S=lag_s)
+    vars(writer).update(IDLE_S=quiet_s)
 
 
 class scratch(tempfile.TemporaryDirectory[str]):

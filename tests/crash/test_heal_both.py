@@ -153,7 +153,7 @@ async def test_stand_ins_are_not_counted_as_records(home: Home) -> None:
     report, _ = await healed_once(location, home)
     (done,) = [one for one in report.done if one.subject == world.plain]
     assert (done.recovered, done.lost) == (5, ["3"])
-    assert done.result.startswith("5 records went back")
+    assert done.result.startswith("restored 5 records to the database")
 
 
 async def test_what_has_no_repair_is_told_and_written_down_once(home: Home) -> None:
@@ -203,7 +203,7 @@ async def _put_right(location: Location, home: Home, what: str) -> None:
     assert codes(report) == ["database_altered"], report.findings
     assert (after, mirrors(home)) == (before, good)
     (done,) = report.done
-    assert done.subject == world.plain and done.result == "1 record restored from the mirror"
+    assert done.subject == world.plain and done.result == "restored 1 record from the mirror"
     (kept,) = quarantined(home).values()
     assert len(json.loads(kept)) == ("gone" not in what)
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.home import Home
 from holdfast.model.commit import Commit
-from holdfast.recovery.survey import shown
+from holdfast.recovery.scan import printable
 from holdfast.store.location import Location
 from tests.crash.heal_support import (
     codes,
@@ -82,7 +82,7 @@ async def test_it_is_named_and_left_alone(what: str, folder: str, home: Home) ->
         report, after = await healed_once(location, home)
         assert after == before
         (found,) = [f for f in report.findings if f.code == "foreign_file"]
-        assert (found.subject, found.action) == (shown(name), None)
+        assert (found.subject, found.action) == (printable(name), None)
         assert "left alone" in found.text
 
     now = os.lstat(path)
@@ -203,17 +203,17 @@ async def test_a_mirror_without_a_readable_beginning(home: Home) -> None:
 
 async def test_one_bad_repair_never_stops_the_rest(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever goes wrong with one session, the others are healed, and the report says so."""
-    from holdfast.recovery import repair
+    from holdfast.recovery import mirror_repair, repair
 
     location = Location("sqlite", home.database)
     world, before = await made(location, home)
     for session in world.present:
         os.unlink(home.mirror(session))
 
-    async def fail(store: object, home: object, finding: object, terms: object) -> repair.Result:
+    async def fail(store: object, home: object, finding: object, terms: object) -> mirror_repair.RepairResult:
         if getattr(finding, "subject", "") == world.rich:
             raise ZeroDivisionError("unforeseen")
-        return await repair.make_mirror_anew(store, home, finding, terms)  # type: ignore[arg-type]
+        return await repair.recreate_mirror(store, home, finding, terms)  # type: ignore[arg-type]
 
     monkeypatch.setitem(repair.REPAIRS, "mirror_missing", fail)
     report, after = await healed(location, home)

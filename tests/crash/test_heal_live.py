@@ -15,8 +15,8 @@ from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recovery import database
 from holdfast.recovery.findings import Finding
-from holdfast.recovery.heal import heal, look, mend, open_healed
-from holdfast.recovery.repair import LIVE_WINS, RECREATED
+from holdfast.recovery.heal import heal, look, open_healed, repair_all
+from holdfast.recovery.mirror_repair import RECREATED, UNTOUCHED
 from holdfast.store.location import Location
 from holdfast.store.store import Store
 from tests.conftest import Opener
@@ -50,7 +50,7 @@ async def test_a_missing_mirror_appears(location: Location, home: Home, opener: 
     await _append(writer, world.plain)
     live = os.stat(home.mirror(world.plain))
 
-    done, problems = await mend(healer, home, found)
+    done, problems = await repair_all(healer, home, found)
 
     assert ([d.result for d in done], problems) == ([RECREATED], [])
     assert os.stat(home.mirror(world.plain)).st_ino == live.st_ino
@@ -69,9 +69,9 @@ async def test_a_short_mirror_goes_on(location: Location, home: Home, opener: Op
     await _append(writer, world.plain)
     live, inode = read(path), os.stat(path).st_ino
 
-    done, _ = await mend(healer, home, found)
+    done, _ = await repair_all(healer, home, found)
 
-    assert [(d.result, d.kept) for d in done] == [(LIVE_WINS, [])]
+    assert [(d.result, d.kept) for d in done] == [(UNTOUCHED, [])]
     assert (read(path), os.stat(path).st_ino, quarantined(home)) == (live, inode, {})
     assert (await look(healer, home, location)).findings == []
 
@@ -87,7 +87,7 @@ async def test_a_torn_mirror_while_its_session_grows(location: Location, home: H
     await _append(writer, world.plain)
     assert read(path) == torn
 
-    await mend(healer, home, found)
+    await repair_all(healer, home, found)
     await _append(writer, world.plain)
 
     assert list(quarantined(home).values()) == [torn]
@@ -112,9 +112,9 @@ async def test_a_file_that_changed_by_other_hands(home: Home) -> None:
         else:
             os.unlink(path)
         now = read(path) if os.path.exists(path) else None
-        done, _ = await mend(store, home, found)
+        done, _ = await repair_all(store, home, found)
         await store.close()
-        assert [d.result for d in done] == [LIVE_WINS], change
+        assert [d.result for d in done] == [UNTOUCHED], change
         assert (read(path) if os.path.exists(path) else None) == now
         assert quarantined(home) == {}
 
@@ -147,11 +147,11 @@ async def test_a_file_that_vanishes_while_the_folder_is_read(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its name and its `stat`: another process's temporary file, or a delete."""
-    from holdfast.recovery import survey
+    from holdfast.recovery import scan
 
     location = Location("sqlite", home.database)
     _, before = await made(location, home)
-    entries = survey._entries
+    entries = scan._entries
 
     def then_gone(folder: str) -> list[os.DirEntry[str]]:
         write(os.path.join(folder, ".x.tmp-1-2-3"), b"")
@@ -159,7 +159,7 @@ async def test_a_file_that_vanishes_while_the_folder_is_read(
         os.unlink(os.path.join(folder, ".x.tmp-1-2-3"))
         return found
 
-    monkeypatch.setattr(survey, "_entries", then_gone)
+    monkeypatch.setattr(scan, "_entries", then_gone)
     report, after = await healed_once(location, home)
     assert (report.findings, after) == ([], before)
 

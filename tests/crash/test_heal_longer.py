@@ -78,8 +78,8 @@ async def test_missing_records_go_back_in_order_once(home: Home) -> None:
 
     assert sorted(codes(report)) == ["database_behind"] * 2
     assert {d.subject: d.result for d in report.done} == {
-        one: "9 records went back into the database",
-        two: "90 records went back into the database",
+        one: "restored 9 records to the database",
+        two: "restored 90 records to the database",
     }
     assert (after, mirrors(home), quarantined(home)) == (before, good, {})
 

@@ -54,9 +54,9 @@ async def test_a_mirror_with_the_same_damage_is_rewritten(home: Home) -> None:
     good = mirrors(home)
     assert world.rich not in good
     async with opened(location, home) as store:
-        from holdfast.recovery import repair
+        from holdfast.recovery import mirror_repair
 
-        await store.query(lambda sql: repair._write_lines(sql, world.rich, home.mirror(world.rich)))
+        await store.query(lambda sql: mirror_repair._write_lines(sql, world.rich, home.mirror(world.rich)))
     report, after = await healed_once(location, home, deep=True)
     assert codes(report) == ["record_damaged"]
     check(home, world, before, after, report, 4)

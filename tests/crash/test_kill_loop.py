@@ -1,6 +1,6 @@
 """SIGKILL at any moment costs nothing that was acknowledged, and nothing is there twice.
 
-200 kills by default; a quarter of HOLDFAST_TORTURE if that is more.
+50 kills by default; a quarter of HOLDFAST_TORTURE if that is more.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tests.crash.children import command, environment
 from tests.crash.heal_campaign import CASES
 from tests.crash.support import TORTURE, torture_seed
 
-KILLS = max(TORTURE // 4, 200)
+KILLS = max(TORTURE // 4, 50)
 PER_HOME = 50 if KILLS < 1000 else 100
-HEAL_ROUNDS = max(2, KILLS // 250)
+HEAL_ROUNDS = max(1, KILLS // 250)
 
 
 def run(module: str, *words: object) -> dict[str, int]:

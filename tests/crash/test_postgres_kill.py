@@ -25,9 +25,8 @@ from psycopg.rows import dict_row
 
 from holdfast.home import Home
 from holdfast.store.location import Location
-from holdfast.store.postgres import mirror_thread
 from holdfast.store.postgres.connection import parse
-from tests.crash import children, kill_campaign, support, writer_child
+from tests.crash import children, kill_campaign, writer_child
 from tests.crash.support import TORTURE, Row, Seen
 from tests.support.postgres_server import DURABLE, Server, connect
 
@@ -77,11 +76,7 @@ def on_postgres(url: str) -> Iterator[None]:
         settle()
         return Location("postgres", url)
 
-    def quick_mirrors(lag_s: float = 0.001, quiet_s: float = 0.004) -> None:
-        support.quick_mirrors(lag_s, quiet_s)
-        mirror_thread.LAG_S = lag_s
-
-    new: dict[str, Any] = {"place": place, "quick_mirrors": quick_mirrors}
+    new: dict[str, Any] = {"place": place}
     with (
         mock.patch.multiple(writer_child, **new),
         mock.patch.multiple(kill_campaign, read_database=lambda path: read(url), KILL_S=KILL_S, **new),

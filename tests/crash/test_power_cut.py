@@ -28,11 +28,11 @@ from tests.crash.power_cut import Explored, against, explore, prepared, record_w
 from tests.crash.power_workload import Workload, check_image, state
 from tests.crash.support import RULES, TORTURE, place, say, scratch
 
-SHARDS = 4
+SHARDS = 4 if TORTURE else 2
 ROUNDS = 24  # calls of a workload, about
 MODES = (*disk_model.MODES, *["random"] * (10 if TORTURE else 3))  # images of each moment
-MOST = 0 if TORTURE else 400  # states of one workload
-MOST_HEALING = 0 if TORTURE else 80
+MOST = 0 if TORTURE else 200  # states of one workload
+MOST_HEALING = 0 if TORTURE else 40
 
 
 def judge(explored: Explored, least: int) -> None:
@@ -51,7 +51,7 @@ async def test_no_acknowledged_call_is_lost(shard: int) -> None:
         recorder, states = await record_workload(root, seed, ROUNDS)
         kinds = Counter(type(operation) for operation in recorder.log)
         assert min(kinds[Write], kinds[Sync], kinds[SyncNames]) > 20, kinds
-        judge(await explore(recorder, against(states), seed, MODES, MOST), least=400)
+        judge(await explore(recorder, against(states), seed, MODES, MOST), least=200)
 
 
 async def test_a_first_start_that_is_cut_short() -> None:
@@ -115,7 +115,7 @@ async def test_a_mirror_is_trusted_only_when_it_is_on_disk(monkeypatch: pytest.M
         store = SqliteStore(home.database, home, RULES)
         work = Workload(store, home, recorder.ack, random.Random(1))
         with monkeypatch.context() as patch:
-            patch.setattr(MirrorWriter, "quiet", lambda self, all_of_them=False: [])  # as if it were killed
+            patch.setattr(MirrorWriter, "seal_idle", lambda self, everything=False: [])  # as after a kill
             await work.run(4)
             await store.close()
         start = len(recorder.log)

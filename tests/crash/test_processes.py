@@ -21,8 +21,9 @@ from holdfast import errors
 from holdfast.home import Home
 from holdfast.model.commit import Commit
 from holdfast.recovery.heal import open_healed
+from holdfast.store.mirror import thread as mirror_thread
 from holdfast.store.open import open_store
-from holdfast.store.sqlite import connection, mirror_thread
+from holdfast.store.sqlite import connection
 from holdfast.store.sqlite.store import SqliteStore
 from tests.crash.children import command, environment
 from tests.crash.support import RULES, check_mirrors, check_sound, place, read_database, say

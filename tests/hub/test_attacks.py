@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import socket
 import stat
 import subprocess
@@ -21,6 +22,7 @@ from holdfast.cli.commands import up
 from holdfast.hub.auth import HEADERS
 from holdfast.hub.http_protocol import HubHttpProtocol
 from holdfast.hub.visitors import Visitors
+from holdfast.settings import HubSettings
 from tests.hub.asking import ask, get, raw
 from tests.hub.running_hub import RunningHub, running_in
 from tests.hub.test_sessions import done
@@ -328,9 +330,10 @@ def test_beyond_loopback_it_says_who_can_come_and_that_they_need_the_token(
     door: Any = SimpleNamespace(url="http://127.0.0.1:8420", token="t" * 43)
     hub: Any = SimpleNamespace(healed=None)
     for host, is_said in (("0.0.0.0", True), ("::", True), ("192.168.0.7", True), ("127.0.0.1", False)):
-        up._tell(argparse.Namespace(json=False), host, door, hub)
+        up._tell(argparse.Namespace(json=False), HubSettings(host=host), door, hub)
         said = capsys.readouterr()
-        assert said.out == f"http://127.0.0.1:8420/?token={'t' * 43}\n"
+        address = r"http://[0-9a-f.:\[\]]+:8420" if host in ("0.0.0.0", "::") else r"http://127\.0\.0\.1:8420"
+        assert re.fullmatch(rf"{address}/\?token={'t' * 43}\n", said.out)
         assert ("other machines can reach" in said.err and "they need the token" in said.err) == is_said
 
 

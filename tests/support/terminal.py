@@ -66,9 +66,9 @@ class Terminal:
             text=True,
         )
 
-    def asked(self, *words: str) -> Any:
+    def asked(self, *words: str, status: int = 0) -> Any:
         """What a command says with --json."""
-        return json.loads(self.give(*words, "--json").stdout)
+        return json.loads(self.give(*words, "--json", status=status).stdout)
 
     def asked_to_fail(self, *words: str, status: int = 4) -> Any:
         """What a command that is refused says with --json."""

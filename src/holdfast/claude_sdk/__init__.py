@@ -10,7 +10,8 @@ except ModuleNotFoundError as missing:
     if missing.name != "claude_agent_sdk":
         raise
     raise ModuleNotFoundError(
-        "holdfast.claude_sdk needs the Claude Agent SDK: pip install 'holdfast[claude]'", name=missing.name
+        "holdfast.claude_sdk needs the Claude Agent SDK: pip install 'holdfast-hub[claude]'",
+        name=missing.name,
     ) from missing
 
 __all__ = ["SessionStore"]

@@ -9,36 +9,52 @@ from holdfast import __version__
 from holdfast.cli import output
 from holdfast.errors import HoldfastError
 
-# name: (module, description)
-COMMANDS = {
-    "init": ("init", "create the home and its store"),
-    "up": ("up", "start the hub: its API, its page and its worker"),
-    "run": ("run", "run a prompt with an agent and follow it"),
-    "tasks": ("tasks", "list tasks: running, waiting and ended"),
-    "answer": ("answer", "allow or deny what an agent asks for"),
-    "cancel": ("cancel", "stop a task and every process it started"),
-    "verdict": ("verdict", "show whether a session is safe to resume, and why"),
-    "resume": ("resume", "continue a session, a copy of it, or start fresh"),
-    "token": ("token", "list a session's tokens; record, revoke or reinstate one"),
-    "trust": ("trust", "mark a session as sound after its last task failed or was cancelled"),
-    "redispatch": ("redispatch", "run interrupted tasks again"),
-    "agents": ("agents", "list installed agents and their known problems"),
-    "ls": ("ls", "list sessions, the latest first"),
-    "show": ("show", "show one session: header, tokens and tasks"),
-    "log": ("log", "show a session's events"),
-    "history": ("history", "show an agent's own transcript as events"),
-    "inspect": ("inspect", "check whether an agent's own session is sound"),
-    "import": ("import_", "import sessions that agents had without Holdfast"),
-    "archive": ("archive", "archive a session; its key is free again, its token stays"),
-    "unarchive": ("archive", "move a session out of the archive"),
-    "rm": ("archive", "move a session to the trash"),
-    "restore": ("archive", "restore a session from the trash"),
-    "doctor": ("doctor", "find damage, and repair it on request"),
-    "logins": ("logins", "list the browsers that are logged in to the page, or revoke their logins"),
-    "config": ("config", "show the settings in force, and where each comes from"),
-    "demo": ("demo", "take a tour: run a demo agent, kill things, show what survives"),
-    "completion": ("completion", "print the completion script for a shell"),
+# group: {name: (module, description)}
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run": {
+        "run": ("run", "run a prompt with an agent and follow it"),
+        "resume": ("resume", "continue a session, a copy of it, or start fresh"),
+        "redispatch": ("redispatch", "run interrupted and failed tasks again"),
+        "cancel": ("cancel", "stop a task and every process it started"),
+        "demo": ("demo", "take a tour: run a demo agent, kill things, see what survives"),
+    },
+    "Look": {
+        "status": ("status", "show the hub, the agents, and what needs you"),
+        "open": ("open", "open the page of the running hub in a browser"),
+        "ls": ("ls", "list sessions, the latest first"),
+        "tasks": ("tasks", "list tasks: running, waiting and ended"),
+        "show": ("show", "show one session: header, tokens, tasks and verdict"),
+        "log": ("log", "show a session's events"),
+        "agents": ("agents", "list installed agents and their known problems"),
+        "history": ("history", "show an agent's own transcript as events"),
+        "inspect": ("inspect", "check whether an agent's own session is sound"),
+    },
+    "Decide": {
+        "answer": ("answer", "allow or deny what an agent asks for"),
+        "verdict": ("verdict", "show whether a session is safe to resume, and why"),
+        "trust": ("trust", "mark a session as sound after its last task failed"),
+        "token": ("token", "list a session's tokens; record, revoke or reinstate one"),
+        "archive": ("archive", "archive a session; its key is free, its token stays"),
+        "unarchive": ("archive", "move a session out of the archive"),
+        "rm": ("archive", "move a session to the trash"),
+    },
+    "Repair": {
+        "doctor": ("doctor", "find damage, and repair it on request"),
+        "restore": ("archive", "restore a session from the trash"),
+        "import": ("import_", "import sessions that agents had without Holdfast"),
+    },
+    "Operate": {
+        "up": ("up", "start the hub: its API, its page and its worker"),
+        "down": ("down", "stop the hub; the agents keep running"),
+        "service": ("service", "start the hub with your login (systemd, launchd)"),
+        "init": ("init", "create the home and its store"),
+        "config": ("config", "show the settings in force, and where each comes from"),
+        "notify": ("notify", "list notifications, or test the channels"),
+        "logins": ("logins", "list or revoke the browsers that are logged in"),
+        "completion": ("completion", "print the completion script for a shell"),
+    },
 }
+COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 SHELL_COMMANDS = {"complete": ("complete", "list completions of a word")}
 
 
@@ -98,14 +114,17 @@ def _fail(message: str, hint: str, status: int) -> int:
 
 def _overview() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {what}" for name, (_, what) in COMMANDS.items()]
+    lines = []
+    for group, commands in GROUPS.items():
+        lines += ["", f"{group}:", *[f"  {name:<{width}}  {what}" for name, (_, what) in commands.items()]]
     return "\n".join(
         [
             "usage: holdfast COMMAND [OPTION …]",
-            "",
             *lines,
             "",
+            'example: holdfast run -a claude --key issue-7 "Fix the flaky upload test"',
+            "",
             "HOLDFAST_HOME sets the home; --store URL (or HOLDFAST_STORE) sets the store;",
-            "--json prints JSON. `holdfast COMMAND --help` shows the options of a command.",
+            "--json prints JSON. `holdfast COMMAND --help` shows options and examples.",
         ]
     )

@@ -74,14 +74,27 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print columns; cut lines to the width of the terminal."""
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], drop: Sequence[str] = ()) -> None:
+    """Print columns, wrapped to the width of the terminal; `drop`: the first to go if it is narrow."""
     cells = [list(head), *([plain(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     room = columns()
+    if room is not None and sum(widths) + 2 * (len(widths) - 1) > room:
+        from holdfast.cli.columns import fitted
+
+        for line in fitted(cells, max(room, MINIMUM), [head.index(name) for name in drop]):
+            text(line)
+        return
     for row in cells:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        text(line if room is None or len(line) <= room else line[: room - 1] + "…")
+        text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def shortened(value: str, length: int) -> str:
+    """A text of at most that many letters, cut between words; a single long word is cut where it must be."""
+    if len(value) <= length:
+        return value
+    kept = value[: length - 2]
+    return (kept.rpartition(" ")[0] or kept) + " …"
 
 
 def finished_line(task: str | None, session: str, status: str, reason: str | None) -> str:
@@ -109,6 +122,7 @@ def columns() -> int | None:
         return None  # not a terminal: nothing is cut
 
 
+MINIMUM = 40  # a table is never narrower
 WIDTH = 30
 EVERY_S = 0.1
 

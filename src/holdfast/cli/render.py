@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 LONG = 2000  # characters of an event shown to a person
 OUTPUT_LINES = 12  # of a tool's output
+REPLAYED = "replayed | "  # before each line of what the agent did without us
 
 _COLORS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -35,7 +36,12 @@ class EventRenderer:
 
     def followed(self, row: Row) -> str | None:
         """The event as text in a followed run; None if a follower does not need it."""
-        kind, body = row[1], json.loads(row[8])
+        shown = self._event(row[1], json.loads(row[8]), row[3])
+        if shown is None or not row[4]:
+            return shown
+        return self._paint("dim", "\n".join(f"{REPLAYED}{line}" for line in shown.split("\n")))
+
+    def _event(self, kind: str, body: dict[str, Any], task: str | None) -> str | None:
         paint = self._paint
         match kind:
             case "user":
@@ -49,7 +55,7 @@ class EventRenderer:
             case "tool_summary":
                 return self._summary(body)
             case "permission":
-                return self._permission(body, row[3])
+                return self._permission(body, task)
             case "error":
                 return paint("red", "✗ " + _many(body["text"]))
             case "notice":

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import ids
-from holdfast.cli import background, common, output
+from holdfast.cli import arguments, background, common, output
 from holdfast.cli.common import current_user
 from holdfast.client.discovery import find_hub
 from holdfast.errors import HubGone, StoreBusy
@@ -48,7 +48,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=("ask", "allow", "deny"),
         help="how to answer permission requests (default: ask)",
     )
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop the task after this time")
+    parser.add_argument(
+        "--time-limit",
+        type=arguments.time_limit,
+        metavar="TIME",
+        help=f"stop the task after this time: seconds, or {arguments.DURATION}",
+    )
     parser.add_argument(
         "--leftovers",
         choices=("wait", "end", "ignore"),
@@ -86,6 +91,8 @@ def send(options: argparse.Namespace, **wish: Any) -> int:
 
     dispatched = here() if options.no_hub else via_hub(home, location, lambda hub: _over(hub, wish), here)
     task, session = dispatched["task"], dispatched["session"]
+    if wish.get("worktree") and not options.json:
+        _tell_worktree(home, location, session)
     if not options.detach:
         return follow(home, location, session, task, options.json)
     if options.json:
@@ -93,6 +100,34 @@ def send(options: argparse.Namespace, **wish: Any) -> int:
     else:
         output.text(f"task {task} of session {session}; `holdfast log -f {session}` follows it")
     return 0
+
+
+def _tell_worktree(home: Home, location: Location, session: str) -> None:
+    """Print where the agent works, and warn if the repository has changes that it does not see."""
+    from holdfast.store import reads
+    from holdfast.store.readonly import ask
+
+    header = ask(home, location, lambda sql: reads.session(sql, session))
+    made = header["worktree"]
+    if made is None:
+        return
+    output.note(f"worktree {output.plain(made['path'])}, branch {output.plain(made['branch'])}")
+    folder = header["cwd"]
+    if not folder or not os.path.isdir(folder):  # the hub may run on another machine
+        return
+    import asyncio
+
+    from holdfast.git import worktree
+
+    changes = asyncio.run(worktree.changes(folder))
+    if changes is None or changes.problem is not None or changes.clean:
+        return
+    paths = sorted(changes.paths)
+    named = ", ".join(os.path.basename(path) for path in paths[:3]) + (" …" if len(paths) > 3 else "")
+    output.note(
+        f"holdfast: warning: {output.counted(len(paths), 'uncommitted change')} in {folder} "
+        f"({output.plain(named)}): the worktree starts from the last commit and does not have them"
+    )
 
 
 def _over(hub: HubClient, wish: dict[str, Any]) -> dict[str, Any]:

@@ -195,9 +195,21 @@ class HubClient:
             },
         )
 
-    def redispatch(self, keys: Iterable[str] | None = None, *, wait: bool = False) -> dict[str, Any]:
-        """Run interrupted tasks again: all, or those of these threads; `wait`: also where one must wait."""
-        body = {"keys": None if keys is None else list(keys), "wait": wait}
+    def redispatch(
+        self,
+        keys: Iterable[str] | None = None,
+        *,
+        tasks: Iterable[str] | None = None,
+        failed: bool = False,
+        wait: bool = False,
+    ) -> dict[str, Any]:
+        """Run interrupted tasks again: all, of these keys, or those named; `failed`: failed ones, too."""
+        body = {
+            "keys": None if keys is None else list(keys),
+            "tasks": None if tasks is None else list(tasks),
+            "failed": failed,
+            "wait": wait,
+        }
         answer: dict[str, Any] = self._asked("POST", "/api/redispatch", body)
         return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -16,6 +16,17 @@ class HubAddress(NamedTuple):
 
     url: str
     token: str
+
+
+class HubNote(NamedTuple):
+    """What a running hub writes about itself."""
+
+    pid: int
+    started: Any
+    boot: str
+    url: str
+    at: str  # when it began to listen
+    store: str | None  # the fingerprint of its store
 
 
 def hub_file_path(home: Home) -> str:
@@ -37,16 +48,28 @@ def store_fingerprint(location: Location) -> str:
 
 def find_hub(home: Home, location: Location | None = None) -> HubAddress | None:
     """The address of the hub that runs on this home (and on that store, if named); None if none runs."""
+    hub = running_hub(home)
+    if hub is None:
+        return None
+    if location is not None and hub.store not in (None, store_fingerprint(location)):
+        return None
+    try:
+        with open(token_path(home), encoding="ascii") as file:
+            return HubAddress(hub.url, file.read().strip())
+    except (OSError, ValueError):
+        return None
+
+
+def running_hub(home: Home) -> HubNote | None:
+    """The hub that runs on this home, as it announced itself; None if none runs."""
     try:
         with open(hub_file_path(home), "rb") as file:
             note = json.load(file)
-        pid, started, boot, url = note["pid"], note["started"], note["boot"], note["url"]
-        with open(token_path(home), encoding="ascii") as file:
-            token = file.read().strip()
-    except (OSError, ValueError, KeyError, TypeError):  # none, or it is starting or stopping
-        return None
-    if location is not None and note.get("store", store_fingerprint(location)) != store_fingerprint(location):
+        hub = HubNote(
+            note["pid"], note["started"], note["boot"], note["url"], note.get("at", ""), note.get("store")
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or it is starting or stopping
         return None
     from holdfast.process.identity import is_alive
 
-    return HubAddress(url, token) if is_alive(pid, started, boot) else None
+    return hub if is_alive(hub.pid, hub.started, hub.boot) else None

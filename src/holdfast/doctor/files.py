@@ -137,7 +137,7 @@ def _create(temp: str, path: str) -> None:
     try:
         os.link(temp, path)
     except FileExistsError:
-        raise errors.PlanChanged(f"{path} was created meanwhile; it was left as it is") from None
+        raise errors.PlanChanged(f"{path} was created since the diagnosis; it was left as it is") from None
 
 
 def _own(temp: str, path: str) -> None:

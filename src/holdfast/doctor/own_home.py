@@ -18,17 +18,17 @@ from holdfast.doctor.receipts import Intent, OperationDir, Receipt, TouchedFile
 from holdfast.home import Home
 from holdfast.process.open_files import ENDINGS
 from holdfast.recovery import database, findings
-from holdfast.recovery.examine import Looked, examine
+from holdfast.recovery.examine import Examination, examine
 from holdfast.recovery.findings import Done, Signature, signature
-from holdfast.recovery.heal import FILES_ONLY, look, mend, open_healed, owned_by
+from holdfast.recovery.heal import FILES_ONLY, look, open_healed, owned_by, repair_all
 from holdfast.store.location import Location
 from holdfast.store.store import Store
 
 TARGET = "self"
 ON_A_SERVER = "the store is on a database server, and no backup of it was made"
 IN_USE = "the repair changed the database too, and a running hub has changed it since"
-LAG_S = 1.0  # a mirror is written after the commit; a difference that lasts longer is no lag
-# Differences that a diagnosis may see in a session that changes meanwhile.
+LAG_S = 1.0  # a mirror is written after the commit; a longer difference is real
+# Differences that a diagnosis may see in a session that changes at the same time.
 TRANSIENT = frozenset(
     {"database_behind", "session_missing", "mirror_unreadable", "mirror_empty"}
     | {"mirror_missing", "mirror_behind", "mirror_short", "mirror_torn", "tombstone_missing"}
@@ -46,12 +46,12 @@ class HomePlan(NamedTuple):
 
 async def diagnose(home: Home, location: Location) -> Diagnosis:
     """Check everything, content included; it changes nothing and creates no lock file."""
-    found = await _lasting_findings(home, location)
+    lasting = await _lasting_findings(home, location)
     shown = [
         DoctorFinding(code=f.code, subject=f.subject, text=f.text, action=f.action, evidence=f.evidence)
-        for f in found
+        for f in lasting
     ]
-    state = findings.fingerprint(found)
+    state = findings.fingerprint(lasting)
     return Diagnosis(target=TARGET, path=home.path, findings=shown, state=state)
 
 
@@ -70,16 +70,16 @@ async def _findings(home: Home, location: Location) -> list[findings.Finding]:
     if location.kind == "postgres":
         from holdfast.store.postgres.readonly import ask_once
 
-        looked: Looked = await ask_once(
+        examined: Examination = await ask_once(
             location.address, lambda sql: examine(sql, home, owned_by(home, location), True)
         )
-        return looked.findings
+        return examined.findings
     damage = database.examine(location.address, home, deep=True)
-    looked = await _examine_sqlite(home, location, damage is not None)
-    return [*([damage] if damage else []), *looked.findings]
+    examined = await _examine_sqlite(home, location, damage is not None)
+    return [*([damage] if damage else []), *examined.findings]
 
 
-async def _examine_sqlite(home: Home, location: Location, damaged: bool) -> Looked:
+async def _examine_sqlite(home: Home, location: Location, damaged: bool) -> Examination:
     from holdfast.store.sqlite import migrations
     from holdfast.store.sqlite.connection import open_reader, translated
     from holdfast.store.sqlite.sql import SqliteSql
@@ -98,14 +98,14 @@ async def _examine_sqlite(home: Home, location: Location, damaged: bool) -> Look
 
 async def apply(home: Home, location: Location, plan: str, progress: Progress | None = None) -> Receipt:
     """Apply the plan with that fingerprint; PlanChanged if the home changed since."""
-    found = await diagnose(home, location)
-    if found.fingerprint != plan:
+    diagnosis = await diagnose(home, location)
+    if diagnosis.fingerprint != plan:
         raise errors.PlanChanged(f"the plan {plan} was made from another state of this home")
     rules = AgentRegistry.from_config(config.load(home).get("agents", {})).token_rules()
     home.make()
     with home.lock("doctor self"), operation.exclusive(home, home.path):
         own = location.address if location.kind == "sqlite" else None
-        directory, before, intent = _begin(home, own, HomePlan(plan, found.findings))
+        directory, before, intent = _begin(home, own, HomePlan(plan, diagnosis.findings))
         store, report = await open_healed(location, home, rules, deep=True, progress=progress)
         await store.close()
         receipt = _receipt_of(intent, before, dict(_signatures(home)), report.done, report.problems)
@@ -121,11 +121,11 @@ async def apply_in_hub(store: Store, home: Home, location: Location, plan: HomeP
         directory, before, intent = await asyncio.to_thread(_begin, home, None, plan)
         named = {one.id for one in plan.findings}
         planned = [one for one in (await look(store, home, location, deep=True)).findings if one.id in named]
-        done, problems = await mend(store, home, planned)
+        done, problems = await repair_all(store, home, planned)
         is_planned = _is_about(plan)
-        now = {path: what for path, what in _signatures(home) if is_planned(path)}
+        now = {path: version for path, version in _signatures(home) if is_planned(path)}
         then = {
-            path: what for path, what in before.items() if is_planned(path)
+            path: version for path, version in before.items() if is_planned(path)
         }  # other files may have changed since
         receipt = await asyncio.to_thread(_receipt_of, intent, then, now, done, problems)
         if not all(one.code in BY_FILES and not one.evidence.get("new") for one in planned if one.action):
@@ -230,5 +230,5 @@ def _signatures(home: Home) -> Iterator[tuple[str, Signature | None]]:
         if os.path.isdir(folder):
             for name in sorted(os.listdir(folder)):
                 path = os.path.join(folder, name)
-                if (what := signature(path)) is not None:
-                    yield path, what
+                if (version := signature(path)) is not None:
+                    yield path, version

@@ -201,12 +201,12 @@ class OperationDir:
 
 def interrupted_operations(home: Home, path: str) -> list[tuple[OperationDir, Intent]]:
     """The interrupted repairs of one install, oldest first."""
-    found = []
+    interrupted = []
     for operation in all_operations(home):
         intent = operation.intent()
         if intent is not None and intent.path == path and operation.receipt() is None:
-            found.append((operation, intent))
-    return sorted(found, key=lambda pair: pair[1].at)
+            interrupted.append((operation, intent))
+    return sorted(interrupted, key=lambda pair: pair[1].at)
 
 
 def remove_unstarted(home: Home) -> None:

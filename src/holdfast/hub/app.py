@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -20,7 +21,10 @@ from holdfast import __version__, errors
 from holdfast.hub.api import (
     agents,
     doctor,
+    folders,
+    healed,
     imports,
+    inbox,
     logins,
     page,
     responses,
@@ -54,6 +58,9 @@ ROUTES = [
     *tasks.ROUTES,
     *agents.ROUTES,
     *overview.OVERVIEW_ROUTES,
+    *inbox.ROUTES,
+    *folders.ROUTES,
+    *healed.ROUTES,
     *uptime.ROUTES,
     *imports.ROUTES,
     *doctor.ROUTES,
@@ -64,6 +71,18 @@ ROUTES = [
     *page.ROUTES,
 ]
 CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+# What msgspec says of a value that does not fit, and what a person is told.
+VALIDATION_WORDS = (
+    (r"Object missing required field `([^`]+)`", r"\1 is missing"),
+    (r"Object contains unknown field `([^`]+)`", r"there is no field \1"),
+    (r"Expected `str` of length >= 1", "must not be empty"),
+    (r"Expected `([^`]+)` of length <= (\d+)", r"must not be longer than \2"),
+    (r"Expected `(\w+)` (>=?|<=?) ([\d.]+?)(?:\.0)?", r"must be \2 \3"),
+    (r"Expected `([^`]+)`, got `([^`]+)`", r"must be \1, not \2"),
+    (r"Invalid enum value (.+)", r"\1 is not one of the possible values"),
+    (r"Expected `str` matching regex .+", "is not written as expected"),
+)
 
 log = logging.getLogger(__name__)
 
@@ -133,9 +152,19 @@ def _not_taken(request: Asked, wrong: HTTPException) -> Response[Any]:
     reasons = wrong.extra if isinstance(wrong.extra, list) else []
     detail = wrong.detail
     if isinstance(wrong, ValidationException):  # its own text has the whole address in it, with a token
-        told = [f"{one.get('key', 'the body')}: {one['message']}" for one in reasons]
-        detail = "; ".join(told) or "that is not what is asked for here"
+        reasons = [{**one, "message": plain_reason(str(one["message"]))} for one in reasons]
+        found = [f"{one.get('key', 'the body')}: {one['message']}" for one in reasons]
+        detail = "; ".join(found) or "the request does not fit this address"
     return _told(responses.made(code, detail, facts={"reasons": reasons} if reasons else {}))
+
+
+def plain_reason(message: str) -> str:
+    """What a validator says of a value, without its quoting and its path into our types."""
+    text = re.sub(r" - at `[^`]*`$", "", message)
+    for pattern, instead in VALIDATION_WORDS:
+        if found := re.fullmatch(pattern, text):
+            return found.expand(instead)
+    return text.replace("`", "")
 
 
 def _unforeseen(request: Asked, wrong: Exception) -> Response[Any]:

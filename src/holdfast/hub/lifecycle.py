@@ -9,11 +9,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
-from holdfast import errors, timestamps
+import msgspec
+
+from holdfast import config, errors, timestamps
 from holdfast.home import Home
 from holdfast.hub.api.uptime import TOUCH_S, UptimeLog
 from holdfast.hub.server import HttpServer
 from holdfast.hub.state import HubState
+from holdfast.notify.service import NotifyService
+from holdfast.notify.settings import read_notify
 from holdfast.runner import service
 from holdfast.runner.context import Context
 from holdfast.runner.worker import Worker
@@ -117,14 +121,20 @@ class HubLifecycle:
                 self._door = HttpServer(hub, self._chosen)
                 self._diary.begin(hub.started_at)
                 self._tell(self._door, hub)
-            work = (
+            work = [
                 worker.serve(forever=True),
                 hub.feed.run(context.store, cursor),
                 hub.feed.beat(),
                 service.replaced(hub.location),
                 self._sign(),
                 self._door.served(),
-            )
+            ]
+            chosen = read_notify(config.load(hub.home))
+            if chosen.channels:
+                if chosen.page_url is None:
+                    chosen = msgspec.structs.replace(chosen, page_url=self._door.url)
+                notifier = NotifyService(context.store, context.node, chosen)
+                work += [notifier.collect(), notifier.deliver()]
             tasks = [asyncio.create_task(each) for each in work]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

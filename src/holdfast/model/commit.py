@@ -33,6 +33,7 @@ class Commit(msgspec.Struct, frozen=True):
     task: str | None = None  # whose doing it is; task changes are changes of this task
     generation: int | None = None  # of the task, as its owner knows it
     spool: int | None = None  # bytes of the task's stdout that are in the log after this
+    at: str | None = None  # when it happened, if that is not now: an import records the past
 
 
 # A record without its place in the log: kind, at, replayed, origin, body. A plain tuple, because
@@ -60,6 +61,9 @@ class Prepared(NamedTuple):
 
 def prepare(commit: Commit, now: str) -> Prepared:
     """Check and encode what a commit brings."""
+    if commit.at is not None and not timestamps.is_stamp(commit.at):
+        raise errors.BadInput(f"«{commit.at}» is not a time like 2026-01-31T12:00:00.000000Z")
+    now = commit.at or now
     entries: list[Draft | c.Change] = []
     changes: list[c.Change] = []
     origins: list[str] = []
@@ -101,6 +105,7 @@ def decide(
     """
     if view.session is None and not (commit.entries and isinstance(commit.entries[0], c.Create)):
         raise errors.NotFound(f"there is no session {commit.session}")
+    now = commit.at or now
     if commit.task is not None and commit.task not in view.tasks:
         _check_new_task(commit, prepared.changes)
     _check_fence(view, commit)

@@ -1,6 +1,6 @@
-"""Which rows of a log are not records, and which notices replace them.
+"""Which rows of a log are not records, and which notices replace them?
 
-A row can be damaged in a database that SQLite calls sound: `pragma integrity_check` does not look at texts.
+A row can be damaged in a database that passes `pragma integrity_check`, which does not check texts.
 Such a row breaks every reader of its session and every mirror that is written from it.
 """
 
@@ -14,8 +14,8 @@ from holdfast.model.changes import Create
 from holdfast.model.event import Record
 from holdfast.model.json_codec import encode
 from holdfast.model.session import Session
-from holdfast.recovery.merge import with_beginning
-from holdfast.recovery.mirror_reader import is_sound, stand_in
+from holdfast.recovery.merge import with_creation
+from holdfast.recovery.mirror_reader import is_sound, placeholder
 from holdfast.store.mirror import format
 from holdfast.store.mirror.compare import pages
 from holdfast.store.sql import Sql
@@ -55,9 +55,9 @@ def replacements(damaged: Iterable[DamagedRecord], header: Session) -> list[Reco
     notices = []
     for row, time_before in damaged:
         at = row.at if timestamps.is_stamp(row.at) else time_before or header.created_at
-        notices.append(stand_in(row.seq, raw_bytes([row]), at)._replace(last=bool(row.last)))
+        notices.append(placeholder(row.seq, raw_bytes([row]), at)._replace(last=bool(row.last)))
     created = Create(agent=header.agent, key=header.key, cwd=header.cwd, host=header.host, title=header.title)
-    return with_beginning(notices, created)
+    return with_creation(notices, created)
 
 
 def raw_bytes(rows: Iterable[Record]) -> bytes:

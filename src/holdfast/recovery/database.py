@@ -1,4 +1,4 @@
-"""A SQLite file that may be damaged: is it sound, and how to put it aside."""
+"""Is a SQLite file damaged, and how is it moved to quarantine?"""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from holdfast.store.sqlite import column_check, migrations
 from holdfast.store.sqlite.column_check import SMALL_TABLES
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
 
-SMALL = 64 * 1024 * 1024  # bytes; a file up to this size is read whole at every start
-FOLDER = "-database"  # the end of the name of a folder in quarantine that holds one
-BESIDE = ("", "-wal", "-shm", "-journal")  # a journal left behind would be played into the next database
+SMALL = 64 * 1024 * 1024  # bytes; every start reads a file up to this size completely
+FOLDER = "-database"  # ends the name of a folder in quarantine with a database
+SUFFIXES = ("", "-wal", "-shm", "-journal")  # the next database would replay a remaining journal
 TABLES = frozenset({"meta", "session", "log", "token", "task"})
 
-ASIDE = "put it into quarantine and rebuild it from the mirrors"
+REBUILD = "move it to quarantine and rebuild it from the mirrors"
 
 
 def examine(path: str, home: Home, deep: bool) -> Finding | None:
-    """What is wrong with the database file, if anything; SchemaNewer if a newer Holdfast wrote it."""
+    """The finding for a damaged database file, if it is. SchemaNewer if a newer Holdfast wrote it."""
     if os.path.isdir(path):
         raise errors.StoreUnreadable(f"{path} is a directory, not a database")
-    there, wal = os.path.lexists(path), _size(path + "-wal")
-    if not (there and _size(path)) and not wal and not has_mirrors(home):
-        return None  # a first start, maybe one that was cut short
-    if not there:
-        return _finding("database_missing", path, "the database is gone; its sessions are in their mirrors")
+    exists, wal = os.path.lexists(path), _size(path + "-wal")
+    if not (exists and _size(path)) and not wal and not has_mirrors(home):
+        return None  # a first start, perhaps one that was cut short
+    if not exists:
+        return _finding("database_missing", path, "the database is missing; the mirrors have its sessions")
     if not _size(path):
         return _finding("database_empty", path, "the database has zero bytes")
-    problem = _read_through(path, deep or _size(path) + wal <= SMALL)
+    problem = _check(path, deep or _size(path) + wal <= SMALL)
     return None if problem is None else damaged(path, problem)
 
 
 def damaged(path: str, problem: str) -> Finding:
-    """The finding of a database that cannot be read, for that reason."""
+    """The finding for an unreadable database."""
     why = f"the database cannot be read: {' '.join(problem.split())}"
     return _finding("database_damaged", path, why)
 
 
 def is_damage(problem: errors.StoreUnreadable) -> bool:
-    """Whether what could not be read was the file's content, not the way to it."""
+    """Whether the content of the file is damaged, not just access to it."""
     return isinstance(problem.__cause__, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError))
 
 
@@ -54,38 +54,38 @@ def _finding(code: str, path: str, why: str) -> Finding:
         code=code,
         subject=os.path.basename(path),
         text=why,
-        action=ASIDE,
+        action=REBUILD,
         evidence={"bytes": _size(path)},
         signature=signature(path),
     )
 
 
-def _read_through(path: str, whole: bool) -> str | None:
-    """What SQLite says against the file: of all its pages, or of its headers only."""
+def _check(path: str, whole: bool) -> str | None:
+    """What is wrong with the file: all its pages (`whole`) or only its headers."""
     try:
         with translated(path):
             if _size(path + "-journal"):
-                # A first start was cut short while it chose WAL; only a writer may take that back.
+                # A first start was cut short while it switched to WAL. Only a writer can roll that back.
                 open_writer(path).close()
             db = open_reader(path)
             try:
                 _refuse_foreign(db, path)
                 version = migrations.check(db, path)
                 if version == 0:
-                    return "it has no tables of Holdfast's"
+                    return "it has no tables of Holdfast"
                 if whole and version == migrations.newest() and _shape(db) != _our_shape():
-                    return "its tables are not what this version makes"
+                    return "its tables differ from those of this version"
                 if whole:
                     rows = db.execute("pragma integrity_check(3)").fetchall()
                     if rows != [("ok",)]:
                         return "; ".join(str(row[0]) for row in rows)
-                # The small tables at every start: one bad value in them is met by every list.
-                found = column_check.bad_values(db) if whole else column_check.bad_values(db, SMALL_TABLES)
-                if found:
-                    return "; ".join(map(str, found))
+                # The small tables at every start: one bad value in them breaks every list.
+                bad = column_check.bad_values(db) if whole else column_check.bad_values(db, SMALL_TABLES)
+                if bad:
+                    return "; ".join(map(str, bad))
                 db.execute("select max(id) from log").fetchone()
                 if db.execute("select value from meta where name = 'epoch'").fetchone() is None:
-                    return "its feed has no name"
+                    return "its feed has no epoch"
             finally:
                 db.close()
     except (errors.SchemaNewer, NotOurs):
@@ -96,7 +96,7 @@ def _read_through(path: str, whole: bool) -> str | None:
 
 
 def _shape(db: apsw.Connection) -> dict[str, list[str]]:
-    """Tables with their columns, and indexes: what statements name."""
+    """The tables with their columns, and the indexes."""
     names = [name for (name,) in db.execute("select name from sqlite_schema where name not like 'sqlite_%'")]
     return {name: [row[1] for row in db.execute(f"pragma table_info('{name}')")] for name in sorted(names)}
 
@@ -110,20 +110,20 @@ def _our_shape() -> dict[str, list[str]]:
 
 
 class NotOurs(errors.StoreUnreadable):
-    """That database belongs to another program; it is left alone."""
+    """The database belongs to another program and is not touched."""
 
 
 def _refuse_foreign(db: apsw.Connection, path: str) -> None:
-    """A sound database without any of our tables is somebody's, not a damaged one of ours."""
+    """A sound database without any of our tables belongs to another program."""
     tables = {name for (name,) in db.execute("select name from sqlite_schema where type = 'table'")}
     if tables and tables.isdisjoint(TABLES):
         raise NotOurs(f"{path} is a database, but not one of Holdfast's", hint="choose another path")
 
 
 def _too_short(path: str) -> str | None:
-    """A file cut behind pages that nobody has asked for yet."""
+    """A file that was cut, so that pages at its end are missing."""
     if _size(path + "-wal"):
-        return None  # the newest pages may be only there
+        return None  # the newest pages may be only in the WAL
     with open(path, "rb") as file:
         header = file.read(100)
     page = int.from_bytes(header[16:18], "big")
@@ -134,13 +134,13 @@ def _too_short(path: str) -> str | None:
     return None
 
 
-def put_aside(path: str, home: Home, why: str) -> list[str]:
-    """Move a database and what belongs to it into quarantine, with a note; where it is now."""
+def move_to_quarantine(path: str, home: Home, why: str) -> list[str]:
+    """Move a database with its journals to quarantine, with a note. Returns the new paths."""
     quarantine, name = home.quarantine, f"{timestamps.now().replace(':', '')}{FOLDER}"
-    beside = os.path.dirname(path)
-    if os.stat(beside).st_dev != os.stat(quarantine).st_dev:
-        quarantine = beside  # files do not move between disks; and it may be large
-    present = [path + ending for ending in BESIDE if os.path.lexists(path + ending)]
+    parent = os.path.dirname(path)
+    if os.stat(parent).st_dev != os.stat(quarantine).st_dev:
+        quarantine = parent  # a move to another disk would copy a file that may be large
+    present = [path + suffix for suffix in SUFFIXES if os.path.lexists(path + suffix)]
     if not present:
         return []
     folder = os.path.join(quarantine, name)
@@ -151,18 +151,18 @@ def put_aside(path: str, home: Home, why: str) -> list[str]:
 
 
 def unfinished(path: str, home: Home) -> list[str]:
-    """Databases that were put aside, and whose records have not all been asked for yet."""
-    found = []
+    """Databases in quarantine whose records were not all salvaged yet."""
+    databases = []
     for parent in dict.fromkeys((home.quarantine, os.path.dirname(path))):
         for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
             kept = os.path.join(parent, name, os.path.basename(path))
             if name.endswith(FOLDER) and os.path.isfile(kept) and not os.path.lexists(_finished(kept)):
-                found.append(kept)
-    return found
+                databases.append(kept)
+    return databases
 
 
 def finish(kept: str) -> None:
-    """Note that a database that was put aside has nothing more to give."""
+    """Record that a database in quarantine is salvaged completely."""
     with suppress(FileExistsError):
         durable_io.create(_finished(kept), [json.dumps({"at": timestamps.now()}).encode()])
 
@@ -172,7 +172,7 @@ def _finished(kept: str) -> str:
 
 
 def has_mirrors(home: Home) -> bool:
-    """Whether there is any mirror to rebuild from."""
+    """Whether there is any mirror to rebuild a database from."""
     for folder in (home.sessions, home.trash):
         if os.path.isdir(folder) and any(n.endswith(".jsonl") for n in os.listdir(folder)):
             return True

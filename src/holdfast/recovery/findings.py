@@ -1,4 +1,4 @@
-"""Findings: what recovery sees in a home, what it would do about it, and what it did."""
+"""Findings: what is wrong in a home, what a repair would do, and what it did."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from typing import Any
 
 import msgspec
 
-Signature = tuple[int, int, int]  # a file as it was looked at: inode, size, mtime
+Signature = tuple[int, int, int]  # a version of a file: inode, size, mtime
 
 
 def signature(path: str) -> Signature | None:
-    """A file as it is now; None if there is none."""
+    """The current version of a file. None if there is no such file."""
     try:
-        what = os.stat(path, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return (what.st_ino, what.st_size, what.st_mtime_ns) if stat.S_ISREG(what.st_mode) else None
+    return (status.st_ino, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be."""
+    """One thing that is wrong."""
 
     code: str
-    subject: str  # a session's id, else a file's name
+    subject: str  # a session id or a file name
     text: str
-    action: str | None  # what a repair does; None: nothing safe can be done, a person decides
+    action: str | None  # what a repair does; None: no repair is safe, a person decides
     evidence: dict[str, Any] = {}
-    signature: Signature | None = None  # of the file that was judged
+    signature: Signature | None = None  # of the examined file
 
     @property
     def id(self) -> str:
-        """The same finding has the same id every time."""
+        """The same for the same finding every time."""
         return f"{self.code}:{self.subject}"
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done about a finding."""
+    """A repair that was done."""
 
     finding: str
     code: str
     subject: str
     result: str  # one sentence
-    kept: list[str] = []  # where the bytes are that were replaced, or of which not all could be read
-    recovered: int | None = None  # records that came back; stand-ins are not among them
-    lost: list[str] = []  # records that no copy has any more, as "3" or "5-9"; a notice stands in for each
+    kept: list[str] = []  # files with the bytes that were replaced or only partly readable
+    recovered: int | None = None  # records that are back in the database, without placeholders
+    lost: list[str] = []  # records that no copy has, as "3" or "5-9"; a notice replaces each
 
 
 class Unhealed(msgspec.Struct, frozen=True, kw_only=True):
-    """What could not be repaired, and where its bytes are."""
+    """A finding without a repair, and the files with its bytes."""
 
     code: str
     subject: str
@@ -60,14 +60,14 @@ class Unhealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a heal saw and did."""
+    """What a heal found and repaired."""
 
     at: str
-    sessions: int  # in the database when it was done
-    compared: int  # mirrors that had to be read, not only looked at
+    sessions: int  # in the database after the repairs
+    compared: int  # mirrors whose content was read
     findings: list[Finding]
     done: list[Done]
-    problems: list[str] = []  # repairs that failed, each told; the rest went on
+    problems: list[str] = []  # repairs that failed; they do not stop the others
     unhealed: list[Unhealed] = []  # findings that have no repair
 
     @property
@@ -77,7 +77,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unhealed(findings: Iterable[Finding]) -> list[Unhealed]:
-    """Findings that nothing safe can be done about; a person decides."""
+    """The findings that have no safe repair."""
     return [
         Unhealed(
             code=one.code,
@@ -91,7 +91,7 @@ def unhealed(findings: Iterable[Finding]) -> list[Unhealed]:
 
 
 def fingerprint(findings: list[Finding]) -> str:
-    """A name for exactly this state of things."""
+    """Identifies exactly this set of findings."""
     digest = hashlib.sha256()
     for finding in sorted(findings, key=lambda f: f.id):
         digest.update(msgspec.json.encode(finding))
@@ -99,7 +99,7 @@ def fingerprint(findings: list[Finding]) -> str:
 
 
 def as_json(finding: Finding) -> dict[str, Any]:
-    """A finding as the doctor prints it."""
+    """The JSON form of a finding that the doctor prints."""
     return {
         "id": finding.id,
         "code": finding.code,

@@ -1,4 +1,4 @@
-"""Bring a home's database and mirrors level with each other: at start, and on demand."""
+"""Make the database and the mirrors of a home equal: at every start, and on demand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from holdfast.home import Home
 from holdfast.model.token import TokenRules
 from holdfast.node import Node
 from holdfast.recovery import database
-from holdfast.recovery.examine import Looked, examine
+from holdfast.recovery.examine import Examination, examine
 from holdfast.recovery.findings import Done, Finding, Report, Unhealed, fingerprint, signature, unhealed
-from holdfast.recovery.repair import REPAIRS, PutOff, Terms, repair
+from holdfast.recovery.mirror_import import Postponed, RepairOptions
+from holdfast.recovery.repair import REPAIRS, repair
 from holdfast.recovery.restore import order_queue
 from holdfast.recovery.salvage import salvage
 from holdfast.store.location import Location
@@ -28,13 +29,13 @@ from holdfast.store.mirror.writer import MirrorSeal, put_seals
 from holdfast.store.open import open_store
 from holdfast.store.store import Store
 
-Progress = Callable[[int, int, str], None]  # done, of how many, what
+Progress = Callable[[int, int, str], None]  # done, total, current subject
 
 log = logging.getLogger(__name__)
 
-CAME_BACK = frozenset({"session_missing", "deleted_not_in_database"})
+RESTORES_SESSION = frozenset({"session_missing", "deleted_not_in_database"})
 
-# Repairs of files only; after any other the queue is put in order, for tasks may have come back.
+# Repairs of files only. After any other repair the queue is ordered, because it may have restored tasks.
 FILES_ONLY = frozenset(
     {
         "mirror_missing",
@@ -48,9 +49,9 @@ FILES_ONLY = frozenset(
     }
 )
 
-AT_ONCE = 32  # sessions put back in one transaction of the writer
+AT_ONCE = 32  # sessions restored in one transaction of the writer
 
-# A session must be there before another can be found to share its key, and gone before it is made.
+# A session must be restored before another one can conflict with its key, and deleted before it is recreated.
 ORDER = (
     "mirror_in_trash",
     "delete_unfinished",
@@ -70,13 +71,13 @@ async def open_healed(
     deep: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Store, Report]:
-    """Open a store, its database put aside and rebuilt if it must be, and heal it."""
+    """Open a store and heal it. A damaged database goes to quarantine and is rebuilt."""
     home.make()
     damage = database.examine(location.address, home, deep) if location.kind == "sqlite" else None
     try:
         return await _open_healed(location, home, rules, damage, deep, progress)
     except errors.StoreUnreadable as problem:
-        # A damage that is seen only when the damaged page is read.
+        # Damage that shows only when the damaged page is read.
         if damage is not None or not database.is_damage(problem):
             raise
         damage = database.damaged(location.address, str(problem))
@@ -93,31 +94,31 @@ async def _open_healed(
 ) -> tuple[Store, Report]:
     before: list[Report] = []
     if damage is not None and damage.signature == signature(location.address):
-        # Else another process has begun to rebuild it meanwhile.
-        kept = database.put_aside(location.address, home, damage.text)
-        before.append(_put_aside(damage, kept))
+        # Otherwise another process has started to rebuild it.
+        kept = database.move_to_quarantine(location.address, home, damage.text)
+        before.append(_quarantine_report(damage, kept))
     store = await open_store(location, home, rules)
     try:
-        # Also one that was put aside by a start that was cut short before it had asked it.
-        aside = database.unfinished(location.address, home) if location.kind == "sqlite" else []
-        if aside:
-            # Whole mirrors first, then what the damaged database still gives, then damaged mirrors.
+        # Also one that an interrupted start moved to quarantine before it salvaged it.
+        damaged = database.unfinished(location.address, home) if location.kind == "sqlite" else []
+        if damaged:
+            # Whole mirrors first, then the readable rows of the damaged database, then damaged mirrors.
             before.append(await heal(store, home, location, progress=progress, salvaging=True))
-            for path in aside:
+            for path in damaged:
                 before.append(_report(done=await salvage(store, home, path)))
             await order_queue(store)
-        report = _together([*before, await heal(store, home, location, deep=deep, progress=progress)])
-        for path in aside:
+        report = _combined([*before, await heal(store, home, location, deep=deep, progress=progress)])
+        for path in damaged:
             database.finish(path)
-        report = _written_down(home, report)
+        report = _write_report(home, report)
     except BaseException:
         await store.close()
         raise
     return store, report
 
 
-async def look(store: Store, home: Home, location: Location, deep: bool = False) -> Looked:
-    """What is not as it should be; nothing is changed."""
+async def look(store: Store, home: Home, location: Location, deep: bool = False) -> Examination:
+    """Examine a home. Changes nothing."""
     return await store.query(lambda sql: examine(sql, home, owned_by(home, location), deep))
 
 
@@ -130,26 +131,26 @@ async def heal(
     progress: Progress | None = None,
     salvaging: bool = False,
 ) -> Report:
-    """Look, and repair what can be repaired; one that fails never stops the rest.
+    """Examine a home and run every repair. A repair that fails does not stop the others.
 
-    `salvaging`: take whole mirrors only; a damaged database is asked for the others next.
+    `salvaging`: use whole mirrors only; a damaged database is salvaged next.
     """
-    looked = await look(store, home, location, deep)
-    done, problems = await mend(store, home, looked.findings, progress, salvaging=salvaging)
-    if looked.unsealed:
-        sealed = await store.with_mirrors(lambda files: _synced(files, looked.unsealed))
+    examined = await look(store, home, location, deep)
+    done, problems = await repair_all(store, home, examined.findings, progress, salvaging=salvaging)
+    if examined.unsealed:
+        sealed = await store.with_mirrors(lambda files: _synced(files, examined.unsealed))
         await store.transact(lambda sql: put_seals(sql, [MirrorSeal(*each) for each in sealed or []]))
     return _report(
-        sessions=looked.sessions + sum(d.code in CAME_BACK for d in done),
-        compared=looked.compared,
-        findings=looked.findings,
+        sessions=examined.sessions + sum(d.code in RESTORES_SESSION for d in done),
+        compared=examined.compared,
+        findings=examined.findings,
         done=done,
         problems=problems,
-        left=unhealed(looked.findings),
+        left=unhealed(examined.findings),
     )
 
 
-async def mend(
+async def repair_all(
     store: Store,
     home: Home,
     findings: Sequence[Finding],
@@ -158,28 +159,29 @@ async def mend(
     salvaging: bool = False,
 ) -> tuple[list[Done], list[str]]:
     """Repair each finding that has a repair."""
-    mendable = sorted((f for f in findings if f.action is not None and f.code in REPAIRS), key=_rank)
+    repairable = sorted((f for f in findings if f.action is not None and f.code in REPAIRS), key=_rank)
     done: list[Done] = []
     problems: list[str] = []
-    waiting: list[Finding] = []  # for another session to give up their key
+    waiting: list[Finding] = []  # until another session releases their key
 
-    async def one(finding: Finding, give_way: bool = False) -> None:
+    async def one(finding: Finding, archive_on_conflict: bool = False) -> None:
         try:
-            done.append(await repair(store, home, finding, Terms(give_way, salvaging)))
+            options = RepairOptions(archive_on_conflict, salvaging)
+            done.append(await repair(store, home, finding, options))
         except errors.KeyTaken:
             waiting.append(finding)
-        except PutOff:
-            log.info("%s of %s: the damaged database is asked first", finding.code, finding.subject)
+        except Postponed:
+            log.info("%s of %s: the damaged database is read first", finding.code, finding.subject)
         except Exception as problem:
             if isinstance(problem, errors.StoreUnreadable) and database.is_damage(problem):
-                raise  # of the database itself: all that is left to do is to rebuild it
-            log.warning("%s of %s could not be repaired: %s", finding.code, finding.subject, problem)
+                raise  # the database itself is damaged and must be rebuilt
+            log.warning("%s of %s: the repair failed: %s", finding.code, finding.subject, problem)
             problems.append(f"{finding.code} {finding.subject}: {problem}")
 
-    for code, group in itertools.groupby(mendable, key=lambda f: f.code):
+    for code, group in itertools.groupby(repairable, key=lambda f: f.code):
         for some in _batches(list(group), AT_ONCE if code == "session_missing" else 1):
             if progress is not None:
-                progress(len(done) + len(problems), len(mendable), some[0].subject)
+                progress(len(done) + len(problems), len(repairable), some[0].subject)
             ends = await asyncio.gather(*(one(finding) for finding in some), return_exceptions=True)
             for problem in ends:
                 if problem is not None:
@@ -190,9 +192,9 @@ async def mend(
         for finding in again:
             await one(finding)
         if len(waiting) == len(again) and salvaging:
-            break  # the damaged database may tell who gave the key up
-        if len(waiting) == len(again):  # they wait for each other, or for one that keeps the key
-            await one(waiting.pop(0), give_way=True)
+            break  # the damaged database may show which session released the key
+        if len(waiting) == len(again):  # they wait for each other, or for a session that keeps the key
+            await one(waiting.pop(0), archive_on_conflict=True)
     if done and not {d.code for d in done} <= FILES_ONLY:
         await order_queue(store)
     return done, problems
@@ -214,15 +216,15 @@ def owned_by(home: Home, location: Location) -> Node | None:
 
 
 def _synced(files: MirrorFiles, unsealed: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Bring level mirrors to disk before they are sealed; those that changed meanwhile are not."""
+    """Sync mirrors that equal their logs before they are sealed, except those that have changed since."""
     seals = []
-    for session, mark in unsealed:
+    for session, wanted in unsealed:
         try:
-            now = seal(int(mark.split("/")[0]), files.sync(session))
+            now = seal(int(wanted.split("/")[0]), files.sync(session))
         except OSError:
             continue
-        if now == mark:
-            seals.append((session, mark))
+        if now == wanted:
+            seals.append((session, wanted))
     return seals
 
 
@@ -246,19 +248,19 @@ def _report(
     )
 
 
-def _put_aside(damage: Finding, kept: list[str]) -> Report:
+def _quarantine_report(damage: Finding, kept: list[str]) -> Report:
     done = Done(
         finding=damage.id,
         code=damage.code,
         subject=damage.subject,
-        result="put into quarantine; rebuilt from the mirrors" if kept else "rebuilt",
+        result="moved to quarantine; rebuilt from the mirrors" if kept else "rebuilt from the mirrors",
         kept=kept,
     )
     return _report(findings=[damage], done=[done])
 
 
-def _together(reports: Sequence[Report]) -> Report:
-    """One report of what was done in several rounds."""
+def _combined(reports: Sequence[Report]) -> Report:
+    """One report of several rounds."""
     findings = {f.id: f for r in reports for f in r.findings}
     return _report(
         sessions=reports[-1].sessions,
@@ -266,12 +268,12 @@ def _together(reports: Sequence[Report]) -> Report:
         findings=list(findings.values()),
         done=[d for r in reports for d in r.done],
         problems=list(dict.fromkeys(p for r in reports for p in r.problems)),
-        left=reports[-1].unhealed,  # what a later round has healed is not left
+        left=reports[-1].unhealed,  # without those that a later round repaired
     )
 
 
-def _written_down(home: Home, report: Report) -> Report:
-    """The report as a file; what only could not be healed is written once, not at every start."""
+def _write_report(home: Home, report: Report) -> Report:
+    """Write the report to a file. The same unrepaired findings are written once, not at every start."""
     left = [finding for finding in report.findings if finding.action is None]
     mark = f"-{fingerprint(left)}.json" if report.unhealed else ".json"
     if not report.done and not report.problems and (not report.unhealed or _is_known(home, mark)):
@@ -281,13 +283,13 @@ def _written_down(home: Home, report: Report) -> Report:
     try:
         durable_io.create(path, [msgspec.json.format(msgspec.json.encode(report), indent=1), b"\n"])
     except (errors.HoldfastError, OSError) as problem:
-        log.warning("what was healed could not be written down: %s", problem)
+        log.warning("the heal report could not be written: %s", problem)
         report.problems.append(f"the report could not be written: {problem}")
     return report
 
 
 def _is_known(home: Home, mark: str) -> bool:
-    """Whether a report of just this was written before."""
+    """Whether the same report was written before."""
     with suppress(OSError):
         return any(name.endswith(mark) for name in os.listdir(home.reports))
     return False

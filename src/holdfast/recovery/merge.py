@@ -1,7 +1,7 @@
-"""One log from two damaged copies: for each record the copy that is provably right, else the readable one.
+"""How do two damaged copies of a log become one? A proven record wins over a readable one.
 
-A mirror's checksums prove its records; nothing in a damaged database proves one. What neither has becomes
-a stand-in, so that the records keep their numbers.
+A mirror's checksums prove its records; nothing in a damaged database proves one. A placeholder replaces
+each record that neither copy has, so the records keep their numbers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 from holdfast.model import changes as c
 from holdfast.model.event import Origin, Record
 from holdfast.model.json_codec import decode_as
-from holdfast.recovery.mirror_reader import WIDEST_GAP, Piece, is_sound, stand_in
+from holdfast.recovery.mirror_reader import WIDEST_GAP, MirrorSegment, is_sound, placeholder
 
 UNKNOWN_AGENT = "unknown"
 
 
 class MirrorContent(NamedTuple):
-    """The records of a mirror by seq: exactly as written, only readable, and its stand-ins."""
+    """The records of a mirror by seq: proven to be as written, only readable, and placeholders."""
 
     proven: dict[int, Record]
     readable: dict[int, Record]
@@ -28,21 +28,21 @@ class MirrorContent(NamedTuple):
 
 
 class MergedLog(NamedTuple):
-    """A log in a row, its last record the end of a commit."""
+    """A log without gaps that ends with a whole commit."""
 
     records: list[Record]
-    lost: list[int]  # those of them that are stand-ins
+    lost: list[int]  # the seqs of the placeholders
 
 
-def content(pieces: Iterable[Piece]) -> MirrorContent:
-    """What the pieces of a mirror hold."""
-    found = MirrorContent({}, {}, {})
-    for piece in pieces:
-        sure = {record.seq for record in piece.proven}
-        for record in piece.records:
-            kind = found.lost if record.seq in piece.lost else found.readable
-            (found.proven if record.seq in sure else kind)[record.seq] = record
-    return found
+def mirror_content(segments: Iterable[MirrorSegment]) -> MirrorContent:
+    """Sort the records of a mirror's segments."""
+    content = MirrorContent({}, {}, {})
+    for segment in segments:
+        proven = {record.seq for record in segment.proven}
+        for record in segment.records:
+            kind = content.lost if record.seq in segment.lost else content.readable
+            (content.proven if record.seq in proven else kind)[record.seq] = record
+    return content
 
 
 def merge(
@@ -53,12 +53,12 @@ def merge(
 ) -> MergedLog:
     """Every record that is readable in either copy, from the mirror's first one on (else from 1).
 
-    `raw`: bytes of records that the database has and that are no text; `head`: how many records there
-    were, where that is known.
+    `raw`: bytes of records in the database that are not text. `head`: how many records there were, if
+    that is known.
     """
     raw = raw or {}
-    if (alike := _of_the_same_history(mirror, database)) is not database:
-        database, raw, head = alike, {}, 0  # what the database counts is of another history, too
+    if (alike := _same_history(mirror, database)) is not database:
+        database, raw, head = alike, {}, 0  # its count belongs to the other history, too
     first = min(mirror.proven, default=1)
     first = first if first <= min([*mirror.readable, *mirror.lost, *database], default=first) else 1
     real = {**mirror.readable, **database, **mirror.proven}
@@ -69,21 +69,21 @@ def merge(
     if not end:
         return MergedLog([], [])
     if end == top and not real[top].last:
-        end = top + 1  # a commit had at least one more
+        end = top + 1  # the commit had at least one more record
     records, lost = [], []
     for seq in range(first, end + 1):
         record = real.get(seq)
         if record is None:
             lost.append(seq)
             record = mirror.lost.get(seq) if seq not in raw else None
-            record = record or stand_in(seq, raw.get(seq, b""))
+            record = record or placeholder(seq, raw.get(seq, b""))
         records.append(record)
     records[-1] = records[-1]._replace(last=True)
     return MergedLog(_with_times(records, set(lost)), lost)
 
 
-def _of_the_same_history(mirror: MirrorContent, database: Mapping[int, Record]) -> Mapping[int, Record]:
-    """The database's records up to where it tells another story than the mirror's proven ones."""
+def _same_history(mirror: MirrorContent, database: Mapping[int, Record]) -> Mapping[int, Record]:
+    """The database's records up to where they differ from the mirror's proven history."""
     both = sorted(set(mirror.proven) & set(database))
     if not both or is_same(mirror.proven[both[-1]], database[both[-1]]):
         return database
@@ -93,26 +93,26 @@ def _of_the_same_history(mirror: MirrorContent, database: Mapping[int, Record]) 
 
 
 def is_same(one: Record, other: Record) -> bool:
-    """Whether two copies are of one record, though one may be altered: in its time, or in anything else.
+    """Whether these are two copies of one record, one of them perhaps altered in its time or its content.
 
-    Two histories do not share a time, which is told in microseconds.
+    Two histories do not share a time: it has microseconds.
     """
     return one.seq == other.seq and (one.at == other.at or one._replace(at=other.at) == other)
 
 
 class Difference(NamedTuple):
-    """A record that a checksum proves in the mirror and that the database has otherwise, or not at all."""
+    """A record that a checksum proves in the mirror and that is different or missing in the database."""
 
     stored: Record | None
     proven: Record
 
 
 def altered(differences: Mapping[int, Difference], agreed: int, sealed: int) -> list[int]:
-    """Those that were altered in the database; the others belong to another history.
+    """The differences that were altered in the database; the others belong to another history.
 
-    An old copy of a database may have continued with a history of its own, as valid as the mirror's. It is
-    the same history where a later record agrees (`agreed` is the last that does), where the two were seen
-    to be alike before (`sealed`), and where the time of a record is the same.
+    An old copy of a database may have continued with its own history, as valid as the mirror's. It is the
+    same history if a later record is equal (`agreed` is the last one), if both were equal before
+    (up to `sealed`), and if the time of a record is the same.
     """
     return [
         seq
@@ -122,7 +122,7 @@ def altered(differences: Mapping[int, Difference], agreed: int, sealed: int) -> 
 
 
 def _with_times(records: Sequence[Record], lost: set[int]) -> list[Record]:
-    """Stand-ins get the time of the next real record, else of the one before."""
+    """Placeholders get the time of the next real record, else of the one before."""
     at = next((record.at for record in reversed(records) if record.seq not in lost), records[-1].at)
     timed: list[Record] = []
     for record in reversed(records):
@@ -131,8 +131,8 @@ def _with_times(records: Sequence[Record], lost: set[int]) -> list[Record]:
     return timed[::-1]
 
 
-def with_beginning(records: Sequence[Record], known: c.Create | None = None) -> list[Record]:
-    """A log whose creation is lost gets one that says so: of what is known of it, else of its agent only."""
+def with_creation(records: Sequence[Record], known: c.Create | None = None) -> list[Record]:
+    """Give a log whose creation is lost a new one that says so, from `known` or at least with its agent."""
     if not records or records[0].seq != 1 or records[0].kind == "session":
         return list(records)
     text = "the record of this session's creation was lost"
@@ -154,25 +154,25 @@ def _agent(records: Iterable[Record]) -> str:
 
 
 def ranges(seqs: Iterable[int]) -> list[str]:
-    """Seqs in words: "3", "5-9"."""
-    found: list[list[int]] = []
+    """Seqs as text: "3", "5-9"."""
+    runs: list[list[int]] = []
     for seq in sorted(seqs):
-        if found and found[-1][1] == seq - 1:
-            found[-1][1] = seq
+        if runs and runs[-1][1] == seq - 1:
+            runs[-1][1] = seq
         else:
-            found.append([seq, seq])
-    return [str(first) if first == last else f"{first}-{last}" for first, last in found]
+            runs.append([seq, seq])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in runs]
 
 
-def lost_in_words(lost: Sequence[int]) -> str:
-    """For the end of a sentence; nothing if nothing is lost."""
+def lost_text(lost: Sequence[int]) -> str:
+    """The end of a sentence about lost records; empty if none is lost."""
     if not lost:
         return ""
-    some = ranges(lost)
-    shown = ", ".join(some[:5]) + (", …" if len(some) > 5 else "")
-    return f"; {counted(len(lost))} could not be read in any copy: {shown}"
+    runs = ranges(lost)
+    first = ", ".join(runs[:5]) + (", …" if len(runs) > 5 else "")
+    return f"; {count_text(len(lost))} could not be read in any copy: {first}"
 
 
-def counted(records: int) -> str:
-    """A number of records."""
+def count_text(records: int) -> str:
+    """A number of records as text."""
     return f"{records} record" if records == 1 else f"{records} records"

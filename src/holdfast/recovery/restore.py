@@ -1,4 +1,4 @@
-"""Records that only a mirror has go back into the database, in order, once."""
+"""How are records added to a log, or replaced in it, and its views rebuilt?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.event import Record
 from holdfast.model.json_codec import encode
 from holdfast.model.projection import View, fold, replace, step
 from holdfast.model.task import Task
-from holdfast.store import reads
+from holdfast.store import json_views
 from holdfast.store import rows as tables
 from holdfast.store.backend import OperationResult
 from holdfast.store.mirror.compare import pages
@@ -21,11 +21,13 @@ from holdfast.store.sql import Sql
 from holdfast.store.store import Store
 
 
-async def adopt(store: Store, session: str, records: Sequence[Record], *, give_way: bool = True) -> int:
-    """Add records to the log of a session, which may be new; how many were added.
+async def add_records(
+    store: Store, session: str, records: Sequence[Record], *, archive_on_conflict: bool = True
+) -> int:
+    """Add records to the log of a session, which may be new. Returns how many were added.
 
-    They must follow the log's last record; those that it has already are skipped. If another live
-    session has the key that this one had, this one is archived (`give_way`), or else KeyTaken.
+    They must follow the log's last record; records that the log already has are skipped. If another
+    live session has the same key, this one is archived, or without `archive_on_conflict` KeyTaken.
     """
 
     async def operation(sql: Sql) -> OperationResult:
@@ -33,14 +35,14 @@ async def adopt(store: Store, session: str, records: Sequence[Record], *, give_w
         n, view = await load_view(sql, session)
         head = view.session.events if view.session else 0
         new = [record for record in records if record.seq > head]
-        await _check_joint(sql, session, n, head, records)
+        await _check_same_history(sql, session, n, head, records)
         for seq, record in enumerate(new, head + 1):
             if record.seq != seq:
                 raise errors.IllegalChange(f"record {record.seq} does not follow {seq - 1} in {session}")
         if not new:
             return OperationResult(0)
         after = fold(session, new, view)
-        after, archived = await _yield_key(sql, session, after, give_way)
+        after, archived = await _release_key(sql, session, after, archive_on_conflict)
         await _put(sql, session, n, view, after, [*new, *archived])
         return OperationResult(len(new), session)
 
@@ -48,50 +50,52 @@ async def adopt(store: Store, session: str, records: Sequence[Record], *, give_w
     return added
 
 
-async def _check_joint(sql: Sql, session: str, n: int | None, head: int, records: Sequence[Record]) -> None:
-    """Refuse records of another history: where it has the log's last record, that must be the same."""
+async def _check_same_history(
+    sql: Sql, session: str, n: int | None, head: int, records: Sequence[Record]
+) -> None:
+    """Refuse records of another history: if they include the log's last record, it must be the same."""
     theirs = next((record for record in records if record.seq == head), None)
     if n is not None and theirs is not None:
         ours = Record(*(await sql.rows("log", n=n, after=head - 1, limit=1))[0])
         if ours != theirs:
-            raise errors.IllegalChange(f"record {head} of {session} is another one there")
+            raise errors.IllegalChange(f"record {head} of {session} differs from the one in the database")
 
 
-async def refold(store: Store, session: str) -> None:
+async def rebuild_views(store: Store, session: str) -> None:
     """Rebuild a session's views from its log."""
 
     async def operation(sql: Sql) -> OperationResult:
         sql.forget()
         n = (await sql.dicts("session", id=session))[0]["n"]
-        await _refold(sql, n, session)
+        await _rebuild_views(sql, n, session)
         return OperationResult(None, session)
 
     await store.transact(operation)
 
 
-async def put_right(store: Store, session: str, records: Sequence[Record]) -> None:
-    """Give a session a new log, in which these records are as they were written, and new views.
+async def replace_records(store: Store, session: str, records: Sequence[Record]) -> None:
+    """Give a session a new log with these records in place of those with the same seqs, and new views.
 
-    No record is ever rewritten: the altered ones stay where they are, in a log that nothing refers to.
+    No record is rewritten: the old log stays in the table, and nothing refers to it.
     """
 
     async def operation(sql: Sql) -> OperationResult:
         sql.forget()
         old = (await sql.dicts("session", id=session))[0]["n"]
-        right = {record.seq: record async for page in pages(sql, old) for record in page}
-        right |= {record.seq: record for record in records}
+        log = {record.seq: record async for page in pages(sql, old) for record in page}
+        log |= {record.seq: record for record in records}
         new = int((await sql.rows("next_n"))[0][0])
         await sql.run("move_session", n=old, new=new)
         await sql.run("move_tasks", n=old, new=new)
         await sql.run("drop_tokens", n=old)
-        await _add_log(sql, new, [right[seq] for seq in sorted(right)])
-        await _refold(sql, new, session)
+        await _add_log(sql, new, [log[seq] for seq in sorted(log)])
+        await _rebuild_views(sql, new, session)
         return OperationResult(None, session)
 
     await store.transact(operation)
 
 
-async def _refold(sql: Sql, n: int, session: str) -> None:
+async def _rebuild_views(sql: Sql, n: int, session: str) -> None:
     view = await fold_log(sql, n, session)
     assert view.session is not None
     await sql.run("put_session", n=n, **tables.session_values(view.session))
@@ -102,7 +106,7 @@ async def _refold(sql: Sql, n: int, session: str) -> None:
         if task not in view.tasks:
             await sql.run("drop_task", id=task)
     await tables.put_tasks(sql, n, {}, view.tasks)
-    for task in view.tasks.values():  # what never changes, and so is not put a second time
+    for task in view.tasks.values():  # columns that never change, so put_tasks does not write them
         values = msgspec.structs.asdict(task)
         for column in ("prompt", "options"):
             values[column] = encode(values[column]).decode()
@@ -110,7 +114,7 @@ async def _refold(sql: Sql, n: int, session: str) -> None:
 
 
 async def order_queue(store: Store) -> None:
-    """Queue the tasks of sessions that came back where they were: by the time they were queued."""
+    """Order the queue by the time that each task was queued, for sessions that are back."""
 
     async def operation(sql: Sql) -> OperationResult:
         return OperationResult(await sql.run("order_queue"))
@@ -119,7 +123,7 @@ async def order_queue(store: Store) -> None:
 
 
 async def fold_log(sql: Sql, n: int, session: str) -> View:
-    """The view that a log has come to, with what only the tables know of its tasks."""
+    """The view that a log gives, with the leases and offsets of its tasks from the tables."""
     view = View()
     async for page in pages(sql, n):
         view = fold(session, page, view)
@@ -131,31 +135,33 @@ async def fold_log(sql: Sql, n: int, session: str) -> View:
 
 
 async def load_view(sql: Sql, session: str) -> tuple[int | None, View]:
-    """A session's place and its whole view, as the tables have them."""
+    """A session's number and its whole view, from the tables."""
     rows = await sql.dicts("session", id=session)
     if not rows:
         return None, View()
     n = rows[0]["n"]
-    header = reads.session_view(rows[0])
+    header = json_views.session_view(rows[0])
     stored = (await sql.rows("metadata", n=n))[0][0]
-    header["metadata"], header["metadata_problem"] = reads.read_metadata(stored)
+    header["metadata"], header["metadata_problem"] = json_views.read_metadata(stored)
     tokens = tuple(tables.as_token(row) for row in await sql.dicts("tokens", n=n))
     tasks = {}
     for row in await sql.dicts("tasks", session=session, status="", limit=1 << 31):
-        task = tables.as_task(reads.task_view(row))
+        task = tables.as_task(json_views.task_view(row))
         tasks[task.id] = task
     return n, View(tables.as_session(header), tokens, tasks)
 
 
 def _with_lease(task: Task, row: dict[str, Any]) -> Task:
-    """Leases and offsets move without a record; the tables know them better than the log."""
+    """Leases and offsets change without a record, so the tables are newer than the log."""
     if (row["generation"], row["status"]) != (task.generation, task.status):
-        return task  # a row from before: the offset of a task given back since begins anew
+        return task  # an older row: a task that was given back since has a new offset
     return replace(task, lease_until=row["lease_until"], spool=max(task.spool, row["spool"]))
 
 
-async def _yield_key(sql: Sql, session: str, after: View, give_way: bool) -> tuple[View, list[Record]]:
-    """If another live session has the key by now, that one keeps it: this one is archived, and says so."""
+async def _release_key(
+    sql: Sql, session: str, after: View, archive_on_conflict: bool
+) -> tuple[View, list[Record]]:
+    """If another live session has the key, that one keeps it and this one is archived with a reason."""
     header = after.session
     assert header is not None
     if header.state != "live" or header.key is None:
@@ -163,7 +169,7 @@ async def _yield_key(sql: Sql, session: str, after: View, give_way: bool) -> tup
     holder = [row[0] for row in await sql.rows("live_key", key=header.key) if row[0] != session]
     if not holder:
         return after, []
-    if not give_way:
+    if not archive_on_conflict:
         raise errors.KeyTaken(f"session {holder[0]} is live under the key {header.key}", session=holder[0])
     change = c.Archive(by="holdfast heal", reason=f"its key is live in {holder[0]}")
     body = msgspec.json.encode(change).decode()
@@ -191,11 +197,11 @@ async def _put(
 
 
 async def _add_log(sql: Sql, n: int, records: Sequence[Record]) -> None:
-    place = await sql.reserve(len(records))
+    last_id = await sql.reserve(len(records))
     await sql.many(
         "add_log",
         [
-            (r.kind, r.at, r.replayed, r.origin, r.body, r.seq, place + i, n, r.task, r.spool, r.last)
+            (r.kind, r.at, r.replayed, r.origin, r.body, r.seq, last_id + i, n, r.task, r.spool, r.last)
             for i, r in enumerate(records, 1)
         ],
     )

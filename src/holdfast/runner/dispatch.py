@@ -55,12 +55,15 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish",
 
 
 class RedispatchRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="again"):
-    """That interrupted tasks be run once more, each by its verdict."""
+    """Tasks to run again, each once, each by its session's verdict; by default all interrupted ones."""
 
     key: str | None = None  # only of this thread
+    names: tuple[str, ...] = ()  # only these: ids of tasks, or sessions or keys (their last task)
+    failed: bool = False  # failed tasks, too; those that are named may always have failed
     wait: bool = False  # where a session must wait, queue it: it runs when the session becomes free
 
 
+DEMO = "demo"
 TITLE = 80  # characters of a prompt that become a session's title
 TRIES = 10  # of a session that goes on while it is judged
 
@@ -98,7 +101,7 @@ async def _existing(context: Context, wish: PromptRequest) -> Session | None:
     if wish.session is not None:
         session = await context.store.session(await context.store.resolve(wish.session))
         if session.state != "live" and not (session.state == "archived" and wish.how in ("fork", "anyway")):
-            raise await _put_away(context, session)
+            raise await put_away(context, session)
     elif wish.key is not None:
         live = (await context.store.sessions(state="live", key=wish.key, empty=True, limit=1)).sessions
         if not live:
@@ -106,13 +109,18 @@ async def _existing(context: Context, wish: PromptRequest) -> Session | None:
         session = live[0]
     else:
         return None
+    if wish.key is not None and session.key != wish.key:
+        has = f"has the key {session.key}" if session.key is not None else "has no key"
+        raise errors.BadInput(
+            f"session {session.id} {has}, not {wish.key}", hint="name the thread by its session or by its key"
+        )
     if wish.agent is not None and context.registry.get(wish.agent).name != session.agent:
         raise errors.BadInput(f"session {session.id} is one of {session.agent}, not of {wish.agent}")
     check_agent(context, session.agent)
     return session
 
 
-async def _put_away(context: Context, session: Session) -> errors.IllegalChange:
+async def put_away(context: Context, session: Session) -> errors.IllegalChange:
     """The refusal of a session that is not live, with the commands that continue it."""
     if session.state == "deleted":
         return errors.IllegalChange(
@@ -161,7 +169,9 @@ class _Dispatcher:
                 behind = wish.queue and wish.how == "resume"
             if not behind:
                 first = facts.waiting[0]
-                raise self._running(f"task {first} of session {self._session.id} is running", found)
+                raise await self._running(
+                    f"task {first} of session {self._session.id} is running", found, facts
+                )
             return await self._queue(queue=True)
         match wish.how:
             case "anyway":
@@ -180,7 +190,7 @@ class _Dispatcher:
             case "wait":
                 if wish.queue or verdict.is_short_wait(found):
                     return await self._queue(seen=facts.seen)
-                raise self._running(verdict.reasons_text(found), found)
+                raise await self._running(verdict.reasons_text(found), found, facts)
             case _ if wish.session is not None and not wish.may_move:
                 raise launch.unsafe(found)
             case "fork":
@@ -278,7 +288,7 @@ class _Dispatcher:
 
     async def _fork(self, facts: ResumeFacts, found: Verdict) -> Task:
         if found.action == "wait":
-            raise self._running(verdict.reasons_text(found), found)
+            raise await self._running(verdict.reasons_text(found), found, facts)
         if not facts.can_fork or found.action == "fresh":
             agent = self._context.registry.get(self._session.agent)
             why = verdict.reasons_text(found) if found.action == "fresh" else "it has no whole turn to copy"
@@ -309,15 +319,24 @@ class _Dispatcher:
         here = self._context.node.owns(self._session.host)
         return options(self._context, self._wish, here=here)
 
-    def _running(self, text: str, found: Verdict) -> errors.SessionRunning:
-        facts = {key: value for reason in found.reasons for key, value in reason.evidence.items()}
-        named = {key: facts[key] for key in ("tasks", "processes") if key in facts}
+    async def _running(self, text: str, found: Verdict, facts: ResumeFacts) -> errors.SessionRunning:
+        evidence = {key: value for reason in found.reasons for key, value in reason.evidence.items()}
+        named = {key: evidence[key] for key in ("tasks", "processes") if key in evidence}
         task = {"task": named["tasks"][0]} if "tasks" in named else {}
         behind = self._wish.how in (None, "resume")
         hint = "--queue puts it behind that" if behind else "wait for it, or cancel it"
-        if not task:
+        if task:
+            hint += f"; `holdfast cancel {task['task']}` stops it"
+        else:
+            hint = await leftovers_hint(self._context, found.session, facts) + hint
             hint += f"; `holdfast resume {found.session} --fresh` does not wait"
         return errors.SessionRunning(text, hint=hint, session=found.session, **task, **named)
+
+
+async def leftovers_hint(context: Context, session: str, facts: ResumeFacts) -> str:
+    """The commands that end the leftover processes of a session, as the beginning of a hint."""
+    owners = await launch.leftovers_of(context, session, facts)
+    return "".join(f"`holdfast cancel {owner}` ends its leftover processes; " for owner in sorted(owners))
 
 
 def options(context: Context, wish: PromptRequest, *, here: bool = True) -> dict[str, Any]:
@@ -337,10 +356,8 @@ def options(context: Context, wish: PromptRequest, *, here: bool = True) -> dict
 
 
 async def _new(context: Context, wish: PromptRequest) -> Task:
-    if wish.agent is None:
-        raise errors.BadInput("which agent?", hint="name one with -a; `holdfast agents` lists them")
     create = Create(
-        agent=check_agent(context, wish.agent),
+        agent=check_agent(context, wish.agent or _default_agent(context)),
         key=wish.key,
         cwd=replacement.folder(wish.cwd or wish.here or _here()),
         host=context.owner.host,
@@ -352,6 +369,28 @@ async def _new(context: Context, wish: PromptRequest) -> Task:
         create = msgspec.structs.replace(create, worktree=made)
     begun = Dispatch(new, wish.prompt, options(context, wish), create=create, task=wish.task)
     return await _queued(context, begun, made)
+
+
+def _default_agent(context: Context) -> str:
+    """The configured agent, or the only one that is installed; the demo agent is never meant by default."""
+    if context.settings.run.agent is not None:
+        return context.settings.run.agent
+    installed = [
+        agent.name
+        for agent in context.registry.agents
+        if agent.launch is not None and agent.name != DEMO and _is_installed(context, agent)
+    ]
+    if len(installed) == 1:
+        return installed[0]
+    found = f"; installed: {', '.join(installed)}" if installed else "; `holdfast agents` lists them"
+    raise errors.BadInput("which agent?", hint=f"name one with -a, or set [run] agent in config.toml{found}")
+
+
+def _is_installed(context: Context, agent: Agent) -> bool:
+    try:
+        return find(agent, context.settings.tables.get(agent.name, {}), context.env) is not None
+    except errors.BadInput:  # its own settings are wrong; a prompt that names it says so
+        return False
 
 
 async def _queued(context: Context, wanted: Dispatch, made: Worktree | None) -> Task:

@@ -108,7 +108,7 @@ async def _wait_or_act(
     context: Context, task: Task, facts: ResumeFacts, found: Verdict
 ) -> tuple[waiting.WaitStep | None, ResumeFacts]:
     """The wait that is due, or None and the facts after the policy has removed the reason for it."""
-    owners = await _leftovers_of(context, task.session, facts)
+    owners = await leftovers_of(context, task.session, facts)
     step = waiting.step(found, task, waiting.policy_of(task, context.settings), time.time(), owners)
     if step.do == "ignore":
         text = f"it starts beside leftover processes, by policy: {step.waiting_for.text}"
@@ -127,7 +127,7 @@ async def _wait_or_act(
     return waiting.step(again, task, asks, time.time()), facts
 
 
-async def _leftovers_of(context: Context, session: str, facts: ResumeFacts) -> list[str]:
+async def leftovers_of(context: Context, session: str, facts: ResumeFacts) -> list[str]:
     """The dead tasks of the session that left processes behind."""
     found = []
     for name in await asyncio.to_thread(resume_environment.tasks_of, facts.tools):
@@ -160,6 +160,8 @@ def unsafe(found: Verdict) -> errors.ResumeUnsafe:
     """The refusal that names the reasons."""
     return errors.ResumeUnsafe(
         f"session {found.session} is not safe to resume: {verdict.reasons_text(found)}",
+        hint=f"`holdfast resume {found.session} --fresh` starts fresh with a brief, --fork continues in a "
+        "copy, --anyway ignores the verdict",
         reasons=sessions.reasons(found),
     )
 

@@ -1,4 +1,4 @@
-"""What a store must bring of its own: a write and a read on its database, an ear, and its mirrors."""
+"""What each store implements: writes and reads on its database, a change listener, and mirrors."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from holdfast.store.writes import WriteResult
 T = TypeVar("T")
 Shaped = TypeVar("Shaped")
 
-# Nothing is printed unless the program that uses the store asks for it.
+# The store prints nothing unless the program that uses it configures logging.
 logging.getLogger("holdfast").addHandler(logging.NullHandler())
 
 
 class OperationResult(NamedTuple):
-    """What an operation gives its caller, and the sessions that it added records to."""
+    """The value of an operation for its caller, and the sessions that it added records to."""
 
     value: Any
     session: str | None = None
-    more: tuple[str, ...] = ()  # where it is more than one
+    more: tuple[str, ...] = ()  # further sessions
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """All of them."""
+        """All sessions that got records."""
         return self.more if self.session is None else (self.session, *self.more)
 
 
@@ -43,7 +43,7 @@ Operation = Callable[[Sql], Awaitable[OperationResult]]
 
 
 class ChangeListener(ABC):
-    """An ear for news: set whenever something may have been committed."""
+    """Tells when something may have been committed."""
 
     async def __aenter__(self) -> ChangeListener:
         return self
@@ -53,15 +53,15 @@ class ChangeListener(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget what was heard."""
+        """Forget earlier commits."""
 
     @abstractmethod
     async def wait(self) -> None:
-        """Until something is heard, or it is time to look anyway."""
+        """Wait for a commit, or until it is time to look anyway."""
 
 
 class Backend(ABC):
-    """The part of a store that differs between databases, and the two writes that all calls are made of."""
+    """The part of a store that differs between databases, and the two writes that all calls use."""
 
     def __init__(self, rules: TokenRules, files: MirrorFiles | None):
         self._rules = rules
@@ -70,30 +70,30 @@ class Backend(ABC):
 
     @abstractmethod
     async def transact(self, operation: Operation) -> Any:
-        """Run an operation in a transaction, maybe with others; answer when it is durable."""
+        """Run an operation in a transaction, perhaps with others. Returns when it is durable."""
 
     @abstractmethod
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
-        """Ask something of one consistent state."""
+        """Answer a question from one consistent state."""
 
     async def query_long(
         self, question: Callable[[Sql], Awaitable[T]], shape: Callable[[T], Shaped]
     ) -> Shaped:
-        """Ask for what can exceed a page, and decode it, without holding up the event loop."""
-        found = await self.query(question)
-        return await asyncio.to_thread(shape, found)
+        """Answer a question with a long result, and decode it, without blocking the event loop."""
+        answer = await self.query(question)
+        return await asyncio.to_thread(shape, answer)
 
     @abstractmethod
     def listen(self) -> ChangeListener:
-        """An ear for news; hears everything committed after this call."""
+        """A listener for everything that is committed after this call."""
 
     @abstractmethod
     async def with_mirrors(self, work: Callable[[MirrorFiles], T]) -> T | None:
-        """Run `work` with the mirrors level and locked; None where this store keeps no mirrors."""
+        """Run `work` with the mirrors up to date and locked. None if this store has no mirrors."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what was handed in and let go of everything."""
+        """Finish the accepted work and close everything."""
 
     async def _write(self, commit: Commit) -> WriteResult:
         written: WriteResult = await self.transact(self._writing(commit))

@@ -19,7 +19,7 @@ class FeedCalls(Backend):
     """The change feed."""
 
     async def cursor(self) -> str:
-        """The present end of the change feed."""
+        """The current end of the change feed."""
         epoch, last = await self.query(_end)
         return f"{epoch}.{last}"
 
@@ -28,18 +28,18 @@ class FeedCalls(Backend):
         return await self.query_long(_question(after, limit), _as_changes)
 
     async def follow(self, after: str | None = None) -> AsyncIterator[ChangeFeedPage]:
-        """`changes` without end, also of what other processes and hosts write; none is missed."""
+        """`changes` without end, also those of other processes and hosts. None is missed."""
         behind = True
-        async with self.listen() as ear:
+        async with self.listen() as listener:
             while True:
-                ear.clear()
-                # A moment's news is a few records, which are read without a thread.
-                found = await self.changes(after) if behind else await self._latest(after)
-                after, behind = found.cursor, found.more
-                if found.changes or found.gap:
-                    yield found
-                if not found.more:
-                    await ear.wait()
+                listener.clear()
+                # A caught-up reader gets a few records, which need no thread.
+                page = await self.changes(after) if behind else await self._latest(after)
+                after, behind = page.cursor, page.more
+                if page.changes or page.gap:
+                    yield page
+                if not page.more:
+                    await listener.wait()
 
     async def _latest(self, after: str | None) -> ChangeFeedPage:
         return _as_changes(await self.query(_question(after, reads.PAGE)))
@@ -50,28 +50,28 @@ def _question(after: str | None, limit: int) -> Callable[[Sql], Awaitable[_FeedR
 
     async def question(sql: Sql) -> _FeedRows:
         epoch, last = await _end(sql)
-        place, gap = _place(after, epoch, last)
-        rows = await sql.rows("changes", budget=reads.PAGE_CHARACTERS, after=place, limit=limit)
-        return _FeedRows(epoch, last, place, rows, gap)
+        start, gap = _start(after, epoch, last)
+        rows = await sql.rows("changes", budget=reads.PAGE_CHARACTERS, after=start, limit=limit)
+        return _FeedRows(epoch, last, start, rows, gap)
 
     return question
 
 
 class _FeedRows(NamedTuple):
-    """What the database answers about the feed."""
+    """The rows of one page of the feed."""
 
     epoch: str
     last: int
-    place: int
+    start: int
     rows: list[Row]
     gap: bool
 
 
-def _as_changes(news: _FeedRows) -> ChangeFeedPage:
-    epoch, rows = news.epoch, news.rows
-    found = [ChangeFeedEntry(f"{epoch}.{row[0]}", row[1], tables.as_event(row[2:])) for row in rows]
-    end = rows[-1][0] if rows else news.place
-    return ChangeFeedPage(found, f"{epoch}.{end}", news.gap, end < news.last)
+def _as_changes(feed: _FeedRows) -> ChangeFeedPage:
+    epoch, rows = feed.epoch, feed.rows
+    entries = [ChangeFeedEntry(f"{epoch}.{row[0]}", row[1], tables.as_event(row[2:])) for row in rows]
+    end = rows[-1][0] if rows else feed.start
+    return ChangeFeedPage(entries, f"{epoch}.{end}", feed.gap, end < feed.last)
 
 
 async def _end(sql: Sql) -> tuple[str, int]:
@@ -79,8 +79,8 @@ async def _end(sql: Sql) -> tuple[str, int]:
     return epoch, (await sql.rows("last_log"))[0][0]
 
 
-def _place(cursor: str | None, epoch: str, last: int) -> tuple[int, bool]:
-    """Where a cursor points, and whether it is not one of this feed's."""
+def _start(cursor: str | None, epoch: str, last: int) -> tuple[int, bool]:
+    """The id that a cursor names, and whether it belongs to another feed."""
     if cursor is None:
         return 0, False
     theirs, _, number = cursor.partition(".")

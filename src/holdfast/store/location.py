@@ -1,4 +1,4 @@
-"""Which store is meant: `--store URL`, else $HOLDFAST_STORE, else `state.db` in the home."""
+"""Where is the store? `--store URL`, else $HOLDFAST_STORE, else `state.db` in the home."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from holdfast.home import Home
 
 
 class Location(NamedTuple):
-    """Where a store is."""
+    """The kind and the address of a store."""
 
     kind: str  # sqlite | postgres
     address: str  # a path, or a PostgreSQL URL
 
 
 def locate(home: Home, url: str | None = None) -> Location:
-    """The store of a home, or the one that `url` names."""
+    """The store that `url` names, else the one of the home."""
     url = url or os.environ.get("HOLDFAST_STORE") or ""
     if not url:
         return Location("sqlite", home.database)
@@ -30,7 +30,7 @@ def locate(home: Home, url: str | None = None) -> Location:
         if path:
             return Location("sqlite", os.path.abspath(os.path.expanduser(path)))
     raise BadInput(
-        f"{url!r} names no store",
+        f"{url!r} is not the address of a store",
         hint="sqlite:///path/to/state.db or postgresql://user@host/database",
     )
 
@@ -41,5 +41,5 @@ def _need_driver() -> None:
     if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
         raise BadInput(
             "PostgreSQL needs a driver that is not installed",
-            hint="pip install 'holdfast[postgres]'",
+            hint="pip install 'holdfast-hub[postgres]'",
         )

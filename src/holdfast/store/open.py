@@ -1,4 +1,4 @@
-"""Open a store for writing, whichever it is."""
+"""Open a SQLite or PostgreSQL store for writing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from holdfast.store.store import Store
 
 
 async def open_store(location: Location, home: Home, rules: TokenRules) -> Store:
-    """The store, its schema made or brought up; nothing is healed here (see `recover`)."""
+    """Open the store and create or migrate its schema. Heals nothing (see `recovery.heal`)."""
     home.make()
     if location.kind == "sqlite":
         from holdfast.store.sqlite.store import SqliteStore
 
         durable_io.make_folder(os.path.dirname(location.address))
-        node = nodes.ensure(home, private=True)  # first: it looks whether there was a database before
+        node = nodes.ensure(home, private=True)  # first: it checks if there was a database before
         store = SqliteStore(location.address, home, rules)
         store.node = node
         return store

@@ -11,18 +11,18 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
 class Statement(NamedTuple):
-    """One statement and the order of its parameters."""
+    """A statement and the order of its parameters."""
 
     text: str
     names: tuple[str, ...]
 
-    def values(self, given: dict[str, Any]) -> tuple[Any, ...]:
-        """The parameters in the statement's order; a missing one is a KeyError."""
-        return tuple([given[name] for name in self.names])
+    def values(self, parameters: dict[str, Any]) -> tuple[Any, ...]:
+        """The parameters in the order of the statement. KeyError if one is missing."""
+        return tuple([parameters[name] for name in self.names])
 
 
 def load(path: str, mark: str) -> dict[str, Statement]:
-    """All statements of a file, with `mark` (`?` or `%s`) for each parameter."""
+    """The statements of a file, with `mark` (`?` or `%s`) for each parameter."""
     with open(path, encoding="utf-8") as file:
         parts = _NAME.split(file.read())
     statements = {}

@@ -1,13 +1,9 @@
 -- Every statement of both stores. A statement starts at a line `-- name: NAME | what it does` and ends at the next.
--- `:word` is a parameter, `blob` is PostgreSQL's bytea. SQLite and PostgreSQL read this same file (see queries.py); what one of
--- them needs for itself (its tables, its way to lock) is in its own folder.
+-- `:word` is a parameter, `blob` is bytea in PostgreSQL. SQLite and PostgreSQL share this file (see queries.py); what only one
+-- of them needs (its tables, its locks) is in its own folder.
 
 -- name: meta | One value of the store itself.
 select value from meta where name = :name
-
--- name: set_meta | Set one value of the store itself.
-insert into meta (name, value) values (:name, :value)
-on conflict (name) do update set value = excluded.value
 
 -- name: session | One session without its metadata.
 select n, id, key, agent, cwd, host, title, state, worktree, archive, deletion, link, undone,
@@ -31,7 +27,7 @@ select id from session where key = :key and state <> 'deleted'
 order by case state when 'live' then 0 else 1 end, updated_at desc, n desc limit 1
 
 -- name: sessions | A page of sessions, the latest first.
--- In the order of a header's fields, then what a list needs besides.
+-- In the order of the fields of a header, then the other columns of a list.
 select s.id, s.agent, s.state, s.created_at, s.updated_at, s.key, s.cwd, s.host, s.title,
   s.worktree, s.archive, s.deletion, s.link, s.version, s.undone, s.seq, s.messages, s.tasks,
   (select t.id from task t where t.n = s.n order by t.place desc limit 1) as last_task,
@@ -75,11 +71,11 @@ insert into log (kind, at, replayed, origin, body, seq, id, n, task, spool, last
 values (:kind, :at, :replayed, :origin, :body, :seq, :id, :n, :task, :spool, :last)
 
 -- name: sessions_with_record | The sessions that have a record with this seq and time.
--- Whose a record is of which a damaged file does not say so any more: its time tells. Reads the whole log.
+-- Finds the session of a record from a damaged file by its time. Reads the whole log.
 select s.id from log l join session s on s.n = l.n where l.seq = :seq and l.at = :at
 
 -- name: move_session | Give a session a new number.
--- Only recovery moves a session: to a log without the records that were altered in the old one.
+-- Only recovery moves a session: to a log without the altered records of the old one.
 update session set n = :new where n = :n
 
 -- name: move_tasks | Move tasks to a new session number.
@@ -93,7 +89,7 @@ select seq, kind, at, task, replayed, origin, spool, last, body from log
 where n = :n and seq > :after order by seq limit :limit
 
 -- name: events | Records of one session for display.
--- The same records for display: on SQLite one that is damaged does not hide the others.
+-- On SQLite a damaged record does not hide the others.
 select seq, kind, at, task, replayed, origin, spool, last, body from log
 where n = :n and seq > :after order by seq limit :limit
 
@@ -155,7 +151,6 @@ where (:session = '' or s.id = :session) and (:status = '' or t.status = :status
 order by t.place desc limit :limit
 
 -- name: session_tasks | Tasks of one session, the last queued first.
--- The tasks of one session, the one queued last first.
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
   t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
   t.waiting_for, t.not_before
@@ -172,7 +167,7 @@ from task t join session s on s.n = t.n
 where t.n = :n order by t.place limit 1
 
 -- name: started_tasks | Tasks of a session that reached the agent, or may have.
--- The tasks of a session whose prompt reached the agent, or may have, the latest first; `log_evidence.touched` is the same test.
+-- The latest first; `log_evidence.touched` is the same test.
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
   t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
   t.waiting_for, t.not_before
@@ -182,7 +177,6 @@ where t.n = :n and t.id <> :but and (t.delivery = 'accepted'
 order by t.place desc limit :limit
 
 -- name: first_started_task | The first task of a session that reached the agent, or may have.
--- The first of these.
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
   t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
   t.waiting_for, t.not_before
@@ -192,35 +186,34 @@ where t.n = :n and (t.delivery = 'accepted'
 order by t.place limit 1
 
 -- name: started_count | How many tasks of a session reached the agent, or may have.
--- How many of these there are.
 select count(*) from task t
 where t.n = :n and (t.delivery = 'accepted'
   or (t.delivery = 'sent' and t.status in ('cancelled', 'interrupted', 'running', 'unreachable')))
 
 -- name: unsuccessful_task | One task of a session that ended without success.
--- One task of a session that ended without success, if there is any.
 select t.id from task t
 where t.n = :n and t.status in ('interrupted', 'cancelled', 'failed') order by t.place desc limit 1
 
 -- name: key_task | One task of any session with a key.
--- One task of a thread, in whichever of its sessions.
 select t.id from session s join task t on t.n = s.n where s.key = :key limit 1
 
 -- name: delivered_tasks | Tasks of a key whose options contain a text.
--- The tasks of a thread whose options hold a text, in the order they were queued.
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
   t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
   t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
 where s.key = :key and t.options like :pattern escape '\' order by t.place
 
--- name: redispatchable_tasks | Interrupted tasks that can be dispatched again.
--- The interrupted tasks that can still be run again: the last that was started in a live session, not retried yet.
+-- name: redispatchable_tasks | Tasks that can be dispatched again.
+-- The last started task of a live session, if it has one of these statuses and no retry.
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
   t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
   t.waiting_for, t.not_before
 from task t join session s on s.n = t.n
-where t.status = 'interrupted' and t.delivery <> 'waiting' and s.state = 'live' and (:key = '' or s.key = :key)
+where t.status in ('interrupted', 'failed', 'cancelled') and :statuses like '%,' || t.status || ',%'
+  and (t.status <> 'interrupted' or t.delivery <> 'waiting')
+  and s.state = 'live' and (:key = '' or s.key = :key) and (:session = '' or s.id = :session)
+  and (:task = '' or t.id = :task)
   and not exists (select 1 from task r where r.retry_of = t.id)
   and not exists (select 1 from task l where l.n = t.n and l.place > t.place and (l.delivery = 'accepted'
     or (l.delivery = 'sent' and l.status in ('cancelled', 'interrupted', 'running', 'unreachable'))))
@@ -279,10 +272,6 @@ where t.status in ('running', 'unreachable') and t.id <> :task and (
     where mine.n = :n and mine.status = 'current' and theirs.n = t.n and theirs.status = 'current'))
 order by t.place limit 1
 
--- name: queue | Queued tasks of live sessions, for a claim.
-select t.id, t.generation, s.agent, s.host, t.n from task t join session s on s.n = t.n
-where t.status = 'queued' and s.state = 'live' order by t.place
-
 -- name: turns | A snapshot of the queue and of what runs.
 select t.id as task, s.id as session, s.agent, s.host, t.status, t.generation, t.owner, t.lease_until, t.options,
   t.not_before
@@ -291,8 +280,8 @@ where t.status in ('running', 'unreachable') or (t.status in ('queued', 'waiting
 order by t.place
 
 -- name: unrecorded | Live sessions with a token but without a task.
--- Live sessions whose token a run of ours has brought, without any task, of which nothing was said yet.
--- Their logs are read last, and only theirs: else every start would read all of them.
+-- The token comes from a run, and no notice reports it. The logs are read last, and only those of these
+-- sessions: otherwise every start would read all logs.
 with lone as materialized (
   select s.n, s.id from session s
   where s.state = 'live' and s.tasks = 0 and (s.host is null or s.host = :host)
@@ -343,3 +332,29 @@ where id = :id
 update task set place = r.place
 from (select id, row_number() over (order by queued_at, place) as place from task) r
 where r.id = task.id and task.place <> r.place
+
+-- name: put_notification | Queue a notification, unless the same is there.
+insert into notification (id, node, channel, kind, session, task, body, created_at, due_at, status, tries, problem, ended_at)
+values (:id, :node, :channel, :kind, :session, :task, :body, :created_at, :due_at, :status, :tries, :problem, :ended_at)
+on conflict (id) do nothing
+
+-- name: set_notification | Record what became of a notification.
+update notification set due_at = :due_at, status = :status, tries = :tries, problem = :problem, ended_at = :ended_at
+where id = :id
+
+-- name: due_notifications | Notifications whose time has come.
+select id, node, channel, kind, session, task, body, created_at, due_at, status, tries, problem, ended_at
+from notification where node = :node and status = 'waiting' and due_at <= :now order by due_at, id limit :limit
+
+-- name: next_notification | When the next notification is due.
+select min(due_at) from notification where node = :node and status = 'waiting'
+
+-- name: latest_notifications | Notifications, the latest first.
+select id, node, channel, kind, session, task, body, created_at, due_at, status, tries, problem, ended_at
+from notification order by created_at desc, id limit :limit
+
+-- name: old_notification | Whether a notification ended before a time.
+select id from notification where status <> 'waiting' and ended_at < :before limit 1
+
+-- name: trim_notifications | Forget notifications that ended before a time.
+delete from notification where status <> 'waiting' and ended_at < :before

@@ -1,4 +1,4 @@
-"""Read from a store without opening it for writing; SQLite needs no event loop for that."""
+"""Reads a store without opening it for writing. SQLite needs no event loop for that."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from holdfast.store.sql import Sql
 
 T = TypeVar("T")
-MAKING_S = 5.0  # for how long an empty store may be one that is being made
+CREATING_S = 5.0  # how long to wait for a process that creates the store
 
 
 def ask(home: Home, location: Location, question: Callable[[Sql], Awaitable[T]]) -> T:
-    """The answer to a question, from one consistent state."""
+    """Answer a question from one consistent state."""
     if location.kind == "postgres":
         import asyncio
 
@@ -38,22 +38,24 @@ def ask(home: Home, location: Location, question: Callable[[Sql], Awaitable[T]])
 
 
 def open_sqlite(home: Home, location: Location) -> apsw.Connection:
-    """A reading connection to a store that is there and that we understand."""
+    """A read connection to an existing store of a known version."""
     require(home, location)
-    db = _open_made(location)
-    given_up = time.monotonic() + MAKING_S
+    db = _open_created(location)
+    deadline = time.monotonic() + CREATING_S
     while db is None:
         time.sleep(0.02)
-        hopeless = _has_mirrors(home) or time.monotonic() > given_up  # looked at first: mirrors follow tables
-        db = _open_made(location)
-        if db is None and hopeless:
+        give_up = (
+            _has_mirrors(home) or time.monotonic() > deadline
+        )  # before the open: mirrors come after tables
+        db = _open_created(location)
+        if db is None and give_up:
             raise StoreUnreadable(f"{location.address} has no tables of Holdfast's")
     return db
 
 
-def _open_made(location: Location) -> apsw.Connection | None:
-    """None of one that is empty: somebody may make it just now, for its tables come in one transaction."""
-    if not os.path.exists(location.address):  # an empty one is put away first
+def _open_created(location: Location) -> apsw.Connection | None:
+    """None if the store is empty: a process may be creating its tables, all in one transaction."""
+    if not os.path.exists(location.address):  # recovery moves an empty one away first
         return None
     from holdfast.store.sqlite import migrations
     from holdfast.store.sqlite.connection import open_reader, translated
@@ -74,11 +76,11 @@ def _open_made(location: Location) -> apsw.Connection | None:
 
 
 def require(home: Home, location: Location) -> None:
-    """Say clearly what is missing, if anything is, rather than make it."""
+    """Raise an error if the store is missing. Creates nothing."""
     if location.kind != "sqlite" or os.path.exists(location.address):
         return
     if _has_mirrors(home):
-        raise StoreUnreadable(f"{location.address} is gone; the mirrors in {home.sessions} are there")
+        raise StoreUnreadable(f"{location.address} is missing; the mirrors in {home.sessions} are there")
     raise StoreMissing(f"there is no Holdfast home at {home.path}")
 
 
@@ -86,14 +88,14 @@ def _has_mirrors(home: Home) -> bool:
     return os.path.isdir(home.sessions) and any(n.endswith(".jsonl") for n in os.listdir(home.sessions))
 
 
-# --- A store that is looked at again and again, at once when something was committed.
+# --- reading again after each commit
 
-GLANCE_S = 0.01  # between looks at the version of a SQLite file, which cost next to nothing
-LOOK_S = {"sqlite": 0.25, "postgres": 0.5}  # at the latest; a look at a server is dearer
+VERSION_S = 0.01  # between checks of the version of a SQLite file, which are cheap
+POLL_S = {"sqlite": 0.25, "postgres": 0.5}  # longest wait; a query to a server costs more
 
 
 class StoreWatcher:
-    """One store, read from outside while others write."""
+    """Reads one store again and again while other processes write."""
 
     def __init__(self, home: Home, location: Location):
         self._home = home
@@ -109,30 +111,30 @@ class StoreWatcher:
         self._close()
 
     def ask(self, question: Callable[[Sql], Awaitable[T]]) -> T:
-        """The answer to a question, from one consistent state."""
+        """Answer a question from one consistent state."""
         path = self._location.address
         if self._location.kind != "sqlite" or not os.path.exists(path + "-wal"):
-            self._close()  # without a WAL a reader takes the file for one that never changes
+            self._close()  # without a WAL a reader assumes that the file never changes
             return ask(self._home, self._location, question)
-        if self._db is None or self._file != _identity(path):  # it was put aside and built anew
+        if self._db is None or self._file != _identity(path):  # it was moved to quarantine and rebuilt
             self._close()
             self._file = _identity(path)
             self._db = open_sqlite(self._home, self._location)
         from holdfast.store.sqlite.read_transaction import read
 
-        self._version = self._seen()
+        self._version = self._data_version()
         return read(self._db, path, question, lenient=True)
 
     def wait(self) -> None:
-        """Until something was committed since the last question, or for a moment."""
-        until = time.monotonic() + LOOK_S[self._location.kind]
+        """Wait for a commit since the last question, but not long."""
+        until = time.monotonic() + POLL_S[self._location.kind]
         if self._db is None:
-            time.sleep(LOOK_S[self._location.kind])
+            time.sleep(POLL_S[self._location.kind])
             return
-        while self._seen() == self._version and time.monotonic() < until:
-            time.sleep(GLANCE_S)
+        while self._data_version() == self._version and time.monotonic() < until:
+            time.sleep(VERSION_S)
 
-    def _seen(self) -> object:
+    def _data_version(self) -> object:
         from holdfast.store.sqlite.connection import translated
 
         assert self._db is not None
@@ -147,7 +149,7 @@ class StoreWatcher:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,23 +1,26 @@
-"""What can be asked of a store, as plain JSON values.
+"""The read queries of a store, with plain JSON values as results.
 
-Kept free of msgspec and asyncio: a reading command pays for its imports on every start.
+Kept free of msgspec and asyncio: reading commands import this at every start.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from holdfast import ids
-from holdfast.errors import Ambiguous, BadInput, NotFound, StoreUnreadable
+from holdfast.errors import Ambiguous, BadInput, NotFound
 from holdfast.model.permissions import unanswered
+from holdfast.store.json_views import Json, listed_task_view, session_view, task_view
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.store.sql import Row, Sql
 
-PAGE = 500  # records a page, at the most
-PAGE_CHARACTERS = 8_000_000  # of bodies a page; the record that passes it is the page's last
+PAGE = 500  # most records in a page
+PAGE_CHARACTERS = 8_000_000  # most characters of bodies in a page; the record that exceeds it is the last one
 ALL = 1 << 62  # a limit that cuts nothing
 LAST = ("~", 1 << 62)  # sorts after every (updated_at, n)
 
@@ -26,11 +29,9 @@ ORIGIN = 5  # a column of a record
 
 BAD_TEXT = "\ufffd"  # in place of bytes that are not UTF-8
 
-Json = dict[str, Any]
-
 
 class Filters(TypedDict, total=False):
-    """Which sessions a list is of; without any, all that are not deleted nor empty."""
+    """Selects the sessions of a list. Without a filter: all that are not deleted and not empty."""
 
     state: str
     agent: str
@@ -40,79 +41,8 @@ class Filters(TypedDict, total=False):
     empty: bool
 
 
-def session_view(row: Json, strict: bool = True) -> Json:
-    """A session's row as its header; not `strict`: a column that is no JSON reads as None, for a list."""
-    view = dict(row)
-    del view["n"]
-    view["events"] = view.pop("seq")
-    for name in ("worktree", "archive", "deletion", "link"):
-        text = view[name]
-        try:
-            view[name] = None if text is None else json.loads(text)
-        except (ValueError, TypeError):
-            if strict:
-                raise StoreUnreadable(f"the stored {name} of {view['id']} cannot be read") from None
-            view[name] = None
-    if "metadata" in view:
-        view["metadata"], view["metadata_problem"] = read_metadata(view["metadata"])
-    return view
-
-
-def read_metadata(stored: bytes) -> tuple[Json | None, str | None]:
-    """The metadata, or None and what is wrong with what is stored; never a made-up empty object."""
-    try:
-        value = json.loads(stored.decode())
-    except (ValueError, RecursionError) as problem:
-        return None, f"not JSON: {problem}"
-    if not isinstance(value, dict):
-        return None, f"a JSON {type(value).__name__}, not an object"
-    return value, None
-
-
-def task_view(row: Json) -> Json:
-    """A task's row as it is shown."""
-    view = dict(row)
-    for name in ("prompt", "options", "owner", "outcome", "waiting_for"):
-        text = view[name]
-        view[name] = None if text is None else json.loads(text)
-    return view
-
-
-def listed_task_view(row: Json) -> Json:
-    """The same in a list, where a damaged column must not hide the other tasks."""
-    try:
-        return task_view(row)
-    except (ValueError, TypeError):
-        view = dict(row)
-        for name, instead in (
-            ("prompt", str(row["prompt"])),
-            ("options", {}),
-            ("owner", None),
-            ("outcome", None),
-            ("waiting_for", None),
-        ):
-            try:
-                view[name] = None if row[name] is None else json.loads(row[name])
-            except (ValueError, TypeError):
-                view[name] = instead
-        return view
-
-
-def event_json(row: Row) -> str:
-    """A log row as one line of the wire format, its body untouched."""
-    seq, kind, at, task, replayed, origin, _spool, _last, body = row
-    return (
-        f'{{"seq":{seq},"kind":"{kind}","body":{body},"at":"{at}",'
-        f'"task":{_quoted(task)},"replayed":{"true" if replayed else "false"},"origin":{origin or "null"}}}'
-    )
-
-
-def _quoted(text: str | None) -> str:
-    return "null" if text is None else f'"{text}"'
-
-
 def is_text(text: str) -> bool:
-    """Whether a header can hold `text` at all; what it cannot hold need not be looked for."""
+    """Whether a header can contain `text`. If not, a search for it finds nothing."""
     try:
         return "\0" not in text and len(text.encode()) <= 4096
     except UnicodeEncodeError:
@@ -120,18 +50,18 @@ def is_text(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether `text` is the number of a place in a list or log."""
+    """Whether `text` is a number of a list or a log."""
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a page of nothing."""
+    """Refuse a page without entries."""
     if limit < 1:
         raise BadInput(f"a page has at least one entry, not {limit}")
 
 
 async def session_row(sql: Sql, session: str) -> Json:
-    """The row of that session, but for its metadata."""
+    """The row of a session, without its metadata."""
     rows = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
     if not rows:
         raise NotFound(f"there is no session {session!r}")
@@ -139,39 +69,53 @@ async def session_row(sql: Sql, session: str) -> Json:
 
 
 async def resolve(sql: Sql, name: str) -> str:
-    """The id of the session that `name` means: a whole id, a key, or an id's unique beginning."""
+    """The id of the session that `name` means: an id, a key, or the unique beginning of an id."""
     if ids.is_id(name, ids.SESSION):
         if await sql.dicts("session", id=name):
             return name
-    elif is_text(name) and (found := await sql.rows("keyed", key=name)):
-        return str(found[0][0])
+    elif is_text(name) and (rows := await sql.rows("keyed", key=name)):
+        return str(rows[0][0])
     elif ids.is_beginning(name, ids.SESSION):
         return await _beginning(sql, "ids_like", name, "session")
-    raise NotFound(
-        f"there is no session with the id or key {name!r}", hint="`holdfast ls` shows what there is"
-    )
+    raise NotFound(f"there is no session with the id or key {name!r}", hint="`holdfast ls` lists them")
 
 
 async def key_holder(sql: Sql, key: str) -> str | None:
     """The live session that has the key."""
-    found = await sql.rows("live_key", key=key) if is_text(key) else []
-    return str(found[0][0]) if found else None
+    rows = await sql.rows("live_key", key=key) if is_text(key) else []
+    return str(rows[0][0]) if rows else None
 
 
 async def resolve_task(sql: Sql, name: str) -> str:
     """The id of the task that `name` is, or is the unique beginning of."""
     if not ids.is_beginning(name, ids.TASK):
-        raise NotFound(f"there is no task {name!r}", hint="`holdfast tasks` shows what there is")
+        raise NotFound(f"there is no task {name!r}", hint="`holdfast tasks` lists them")
     return await _beginning(sql, "task_ids_like", name, "task")
 
 
+async def resolve_target(sql: Sql, name: str) -> tuple[str, str]:
+    """What `name` means: ("task", id) or ("session", id), the latter also by its key."""
+    if ids.is_id(name, ids.TASK):
+        return "task", await resolve_task(sql, name)
+    try:
+        return "session", await resolve(sql, name)
+    except Ambiguous:
+        raise
+    except NotFound:
+        if ids.is_beginning(name, ids.TASK) and await sql.rows("task_ids_like", pattern=name + "%"):
+            return "task", await resolve_task(sql, name)
+    raise NotFound(
+        f"there is no task, session or key {name!r}", hint="`holdfast tasks` and `holdfast ls` list them"
+    )
+
+
 async def _beginning(sql: Sql, query: str, name: str, what: str) -> str:
-    found = await sql.rows(query, pattern=name + "%")
-    if len(found) > 1:
+    rows = await sql.rows(query, pattern=name + "%")
+    if len(rows) > 1:
         raise Ambiguous(f"several {what}s begin with {name}")
-    if not found:
+    if not rows:
         raise NotFound(f"there is no {what} {name!r}")
-    return str(found[0][0])
+    return str(rows[0][0])
 
 
 async def session(sql: Sql, session: str) -> Json:
@@ -186,9 +130,9 @@ async def session(sql: Sql, session: str) -> Json:
 async def sessions(
     sql: Sql, *, before: str | None = None, limit: int = 50, **filters: Unpack[Filters]
 ) -> tuple[list[Json], str | None]:
-    """Sessions, the latest first, each with the cursor of what follows it, and that of the next page."""
-    given = _wanted(before, limit, filters)
-    rows = [] if given is None else await sql.dicts("sessions", metadata=1, **given)
+    """Sessions, the latest first, each with the cursor after it, and the cursor of the next page."""
+    values = _values(before, limit, filters)
+    rows = [] if values is None else await sql.dicts("sessions", metadata=1, **values)
     for row in rows:
         row["cursor"] = _cursor(row["updated_at"], row["n"])
     following = rows[limit - 1]["cursor"] if len(rows) > limit else None
@@ -198,15 +142,15 @@ async def sessions(
 async def headers(
     sql: Sql, *, before: str | None = None, limit: int = 50, **filters: Unpack[Filters]
 ) -> tuple[list[Row], str | None]:
-    """The same as rows, without their metadata."""
-    given = _wanted(before, limit, filters)
-    rows = [] if given is None else await sql.rows("sessions", metadata=0, **given)
+    """The same as rows, without metadata."""
+    values = _values(before, limit, filters)
+    rows = [] if values is None else await sql.rows("sessions", metadata=0, **values)
     following = _cursor(rows[limit - 1][UPDATED_AT], rows[limit - 1][N]) if len(rows) > limit else None
     return rows[:limit], following
 
 
-def _wanted(before: str | None, limit: int, filters: Filters) -> Json | None:
-    """What the statement of a list is given; None if nothing can fit."""
+def _values(before: str | None, limit: int, filters: Filters) -> Json | None:
+    """The parameters of a list's statement. None if nothing can match."""
     check_limit(limit)
     before_at, before_n = LAST
     text = {name: str(filters.get(name, "")) for name in ("agent", "key", "text", "status")}
@@ -216,7 +160,7 @@ def _wanted(before: str | None, limit: int, filters: Filters) -> Json | None:
     if before:
         at, _, number = before.partition("/")
         if not is_number(number) or not is_text(at):
-            raise NotFound(f"{before!r} is no page of this list")
+            raise NotFound(f"{before!r} is not a page of this list")
         before_at, before_n = at, int(number)
     return {
         **text,
@@ -229,12 +173,12 @@ def _wanted(before: str | None, limit: int, filters: Filters) -> Json | None:
 
 
 def _cursor(updated_at: str, n: int) -> str:
-    """Where the page after that session begins."""
+    """The cursor of the page after a session."""
     return f"{updated_at}/{n}"
 
 
 def like(text: str) -> str:
-    """A LIKE pattern (escape `\\`) that finds `text` anywhere in a search column."""
+    """A LIKE pattern (escape `\\`) that matches `text` anywhere in a search column."""
     if not text:
         return ""
     return f"%{escape_like(text.casefold())}%"
@@ -248,7 +192,7 @@ def escape_like(text: str) -> str:
 
 
 async def log(sql: Sql, session: str, after: int = 0, limit: int = PAGE) -> list[Row]:
-    """Records of a log after a seq: one page, bounded in number and size."""
+    """One page of the records after a seq, limited in number and size."""
     check_limit(limit)
     row = await session_row(sql, session)
     rows = await sql.rows("events", budget=PAGE_CHARACTERS, n=row["n"], after=after, limit=limit)
@@ -258,7 +202,7 @@ async def log(sql: Sql, session: str, after: int = 0, limit: int = PAGE) -> list
 
 
 def _with_json(row: Row) -> Row:
-    """A record whose text was decoded with replacements: its body must still be JSON for who reads on."""
+    """A record whose text was decoded with replacements: readers need its body to be JSON."""
     origin, body = row[ORIGIN], row[-1]
     if not _is_json(body):
         text = "this record is damaged in the database"
@@ -274,21 +218,20 @@ def _is_json(text: str) -> bool:
 
 
 async def task_log(sql: Sql, task: str, kinds: tuple[str, ...]) -> list[Row]:
-    """The records of some kinds that are one task's, in order."""
+    """The records of one task with these kinds, in order."""
     row = await session_row(sql, (await _task_row(sql, task))["session"])
     return await sql.rows("task_log", n=row["n"], task=task, kinds=f",{','.join(kinds)},")
 
 
 async def asked(sql: Sql) -> list[Json]:
-    """The permissions that wait for an answer, with their session, task and time, by the order of tasks."""
-    found = await sql.dicts("asked")
-    found = [row for row in found if _decode_body(row)]
-    of_tasks = itertools.groupby(found, key=lambda row: row["task"])
-    return [row for _, rows in of_tasks for row in unanswered((row, row["body"]) for row in rows)]
+    """The permissions that wait for an answer, with session, task and time, in the order of tasks."""
+    requests = [row for row in await sql.dicts("asked") if _decode_body(row)]
+    by_task = itertools.groupby(requests, key=lambda row: row["task"])
+    return [row for _, rows in by_task for row in unanswered((row, row["body"]) for row in rows)]
 
 
 def _decode_body(row: Json) -> bool:
-    """The body as JSON, in place; False of one that is damaged, which nobody can answer."""
+    """Decode the body in place. False if it is damaged, so that nobody can answer it."""
     try:
         row["body"] = json.loads(row["body"])
     except ValueError:
@@ -315,7 +258,7 @@ async def _task_row(sql: Sql, task: str) -> Json:
 
 
 async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = ALL) -> list[Json]:
-    """Tasks in the order they were queued; all of them, unless the caller sets a limit."""
+    """Tasks in queue order; all of them, unless the caller sets a limit."""
     check_limit(limit)
     if not (is_text(session) and is_text(status)):
         return []
@@ -324,33 +267,35 @@ async def tasks(sql: Sql, *, session: str = "", status: str = "", limit: int = A
 
 
 async def open_tasks(sql: Sql, session: str) -> list[tuple[str, str]]:
-    """The tasks of a session that have not ended: id and status, in the order they were queued."""
+    """Id and status of the tasks of a session that have not ended, in queue order."""
     row = await session_row(sql, session)
     return [(str(task), str(status)) for task, status in await sql.rows("open_tasks", n=row["n"])]
 
 
 async def first_task(sql: Sql, session: str) -> Json | None:
-    """The task of a session that was queued first."""
+    """The first queued task of a session."""
     row = await session_row(sql, session)
-    return next(iter([task_view(found) for found in await sql.dicts("first_task", n=row["n"])]), None)
+    tasks = await sql.dicts("first_task", n=row["n"])
+    return task_view(tasks[0]) if tasks else None
 
 
 async def started_tasks(sql: Sql, session: str, *, but: str = "", limit: int = 1) -> list[Json]:
-    """Tasks of a session whose prompt reached the agent, or may have; the latest first, without `but`."""
+    """Tasks whose prompt reached, or may have reached, the agent; latest first, without `but`."""
     check_limit(limit)
     row = await session_row(sql, session)
-    return [task_view(found) for found in await sql.dicts("started_tasks", n=row["n"], but=but, limit=limit)]
+    tasks = await sql.dicts("started_tasks", n=row["n"], but=but, limit=limit)
+    return [task_view(task) for task in tasks]
 
 
 async def first_started_task(sql: Sql, session: str) -> Json | None:
-    """The first task of a session whose prompt reached the agent, or may have."""
+    """The first task of a session whose prompt reached, or may have reached, the agent."""
     row = await session_row(sql, session)
-    found = await sql.dicts("first_started_task", n=row["n"])
-    return task_view(found[0]) if found else None
+    tasks = await sql.dicts("first_started_task", n=row["n"])
+    return task_view(tasks[0]) if tasks else None
 
 
 async def started_count(sql: Sql, session: str) -> int:
-    """How many tasks of a session have reached the agent, or may have."""
+    """How many tasks of a session reached, or may have reached, the agent."""
     row = await session_row(sql, session)
     return int((await sql.rows("started_count", n=row["n"]))[0][0])
 
@@ -361,11 +306,21 @@ async def has_unsuccessful(sql: Sql, session: str) -> bool:
     return bool(await sql.rows("unsuccessful_task", n=row["n"]))
 
 
-async def redispatchable_tasks(sql: Sql, key: str = "") -> list[Json]:
-    """The interrupted tasks that can still be run again, at most one of each live session."""
+async def redispatchable_tasks(
+    sql: Sql,
+    key: str = "",
+    *,
+    session: str = "",
+    task: str = "",
+    statuses: Sequence[str] = ("interrupted",),
+) -> list[Json]:
+    """The tasks with these statuses that can be retried, at most one per live session."""
     if not is_text(key):
         return []
-    return [listed_task_view(row) for row in await sql.dicts("redispatchable_tasks", key=key)]
+    rows = await sql.dicts(
+        "redispatchable_tasks", key=key, session=session, task=task, statuses=f",{','.join(statuses)},"
+    )
+    return [listed_task_view(row) for row in rows]
 
 
 async def key_has_tasks(sql: Sql, key: str) -> bool:
@@ -374,7 +329,7 @@ async def key_has_tasks(sql: Sql, key: str) -> bool:
 
 
 async def tasks_with_option(sql: Sql, key: str, text: str) -> list[Json]:
-    """The tasks of a key's sessions that have this text in the JSON of their options."""
+    """The tasks of a key's sessions whose options contain this text as JSON."""
     if not is_text(key):
         return []
     rows = await sql.dicts("delivered_tasks", key=key, pattern=f"%{escape_like(text)}%")
@@ -382,7 +337,7 @@ async def tasks_with_option(sql: Sql, key: str, text: str) -> list[Json]:
 
 
 async def turns(sql: Sql) -> list[Json]:
-    """Tasks that run, and queued ones that may, in the order they were queued."""
+    """Running tasks and queued ones that may run, in queue order."""
     rows = await sql.dicts("turns")
     for row in rows:
         for name in ("owner", "options"):
@@ -391,22 +346,22 @@ async def turns(sql: Sql) -> list[Json]:
 
 
 async def unrecorded(sql: Sql, host: str, code: str) -> list[str]:
-    """Live sessions of a host whose token an unrecorded run has brought, but those told of with `code`."""
+    """Live sessions of a host whose token comes from an unrecorded run and that have no notice `code`."""
     return [str(row[0]) for row in await sql.rows("unrecorded", host=host, said=f'%"{code}"%')]
 
 
 async def latest_tasks(
     sql: Sql, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
 ) -> list[Json]:
-    """Tasks, the one queued last first."""
+    """Tasks, the last queued one first."""
     check_limit(limit)
     if not all(is_text(wanted) for wanted in (session, status, cwd, day)):
         return []
     if session and not cwd:
-        found = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
-        if not found:
+        sessions = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
+        if not sessions:
             return []
-        rows = await sql.dicts("session_tasks", n=found[0]["n"], status=status, day=day, limit=limit)
+        rows = await sql.dicts("session_tasks", n=sessions[0]["n"], status=status, day=day, limit=limit)
     else:
         rows = await sql.dicts("latest_tasks", session=session, status=status, cwd=cwd, day=day, limit=limit)
     return [listed_task_view(row) for row in rows]

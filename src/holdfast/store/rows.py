@@ -1,4 +1,4 @@
-"""The views on their way into their tables, and back as Structs for the write path."""
+"""Converts views to table rows, and rows to structs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from holdfast.model.projection import View, replace
 from holdfast.model.session import ArchiveNote, Deletion, Header, Link, Session, Worktree
 from holdfast.model.task import Task
 from holdfast.model.token import Token
-from holdfast.store.reads import read_metadata, session_view, task_view
+from holdfast.store.json_views import read_metadata, session_view, task_view
 from holdfast.store.sql import Row, Sql
 
-JSON = (Worktree, ArchiveNote, Deletion, Link)  # columns of a list, side by side
+JSON = (Worktree, ArchiveNote, Deletion, Link)  # adjacent columns of a list
 NO_JSON = (None,) * len(JSON)
 WIDTH = len(Header.__struct_fields__)
 FIRST_JSON = Header.__struct_fields__.index("worktree")
@@ -25,7 +25,7 @@ PAST_JSON = FIRST_JSON + len(JSON)
 
 
 def as_session(view: dict[str, Any]) -> Session:
-    """A header as its Struct."""
+    """A header as a struct."""
     try:
         return msgspec.convert(view, Session)
     except msgspec.ValidationError as problem:
@@ -33,18 +33,18 @@ def as_session(view: dict[str, Any]) -> Session:
 
 
 def as_header(row: Row) -> Header:
-    """A row of a list as its Struct; most have none of the columns that are JSON."""
+    """A row of a list as a struct. Most rows have no JSON columns."""
     if row[FIRST_JSON:PAST_JSON] != NO_JSON:
-        told = [
+        decoded = [
             None if text is None else _decoded(text, shape)
             for text, shape in zip(row[FIRST_JSON:PAST_JSON], JSON, strict=True)
         ]
-        row = (*row[:FIRST_JSON], *told, *row[PAST_JSON:])
+        row = (*row[:FIRST_JSON], *decoded, *row[PAST_JSON:])
     return Header(*row[:WIDTH])
 
 
 def _decoded(text: str, shape: type[Any]) -> Any:
-    """A column of a list; None where it is damaged: the doctor names it, and the other rows are shown."""
+    """A JSON column of a list. None if it is damaged: the doctor reports it, the list stays readable."""
     try:
         return msgspec.json.decode(text, type=shape)
     except (msgspec.DecodeError, TypeError):
@@ -52,7 +52,7 @@ def _decoded(text: str, shape: type[Any]) -> Any:
 
 
 def listed_session(view: dict[str, Any]) -> Session:
-    """A header in a list: one with a damaged column is shown as it is rather than hide the others."""
+    """A header in a list. A damaged column must not hide the other sessions."""
     try:
         return msgspec.convert(view, Session)
     except msgspec.ValidationError:
@@ -60,7 +60,7 @@ def listed_session(view: dict[str, Any]) -> Session:
 
 
 def listed_task(view: dict[str, Any]) -> Task:
-    """The same of a task."""
+    """A task in a list. A damaged column must not hide the other tasks."""
     try:
         return msgspec.convert(view, Task)
     except msgspec.ValidationError:
@@ -68,17 +68,17 @@ def listed_task(view: dict[str, Any]) -> Task:
 
 
 def as_token(row: dict[str, Any]) -> Token:
-    """A token row as its Struct."""
+    """A token row as a struct."""
     return msgspec.convert(row, Token)
 
 
 def as_task(view: dict[str, Any]) -> Task:
-    """A task as its Struct."""
+    """A task as a struct."""
     return msgspec.convert(view, Task)
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A session in its tables, as far as a commit needs it."""
+    """The parts of a session that a commit needs."""
 
     n: int
     view: View
@@ -87,7 +87,7 @@ class Loaded(msgspec.Struct, frozen=True):
 async def load(
     sql: Sql, session: str, *, metadata: bool, tokens: bool, active: bool, task: str | None
 ) -> Loaded | None:
-    """The session and the parts of its view that are asked for."""
+    """Load a session and the requested parts of its view."""
     rows = await sql.dicts("session", id=session) if ids.is_id(session, ids.SESSION) else []
     if not rows:
         return None
@@ -100,17 +100,17 @@ async def load(
     lineage = [as_token(t) for t in await sql.dicts("tokens", n=n)] if tokens else []
     wanted = {task} if task and ids.is_id(task, ids.TASK) else set()
     if active:
-        wanted |= {found for (found,) in await sql.rows("active_tasks", n=n)}
+        wanted |= {name for (name,) in await sql.rows("active_tasks", n=n)}
     tasks = {}
     for name in sorted(wanted):
-        for found in await sql.dicts("task", id=name):
-            if found["session"] == session:
-                tasks[name] = as_task(task_view(found))
+        for stored in await sql.dicts("task", id=name):
+            if stored["session"] == session:
+                tasks[name] = as_task(task_view(stored))
     return Loaded(n, View(as_session(header), tuple(lineage), tasks))
 
 
 def session_values(session: Session) -> dict[str, Any]:
-    """A header's columns."""
+    """The columns of a header."""
     return {
         "id": session.id,
         "key": session.key,
@@ -135,21 +135,21 @@ def session_values(session: Session) -> dict[str, Any]:
 
 
 def search_text(session: Session) -> str:
-    """What a text filter looks in."""
+    """The text that a text filter searches."""
     branch = session.worktree.branch if session.worktree else None
     parts = (session.title, session.key, session.cwd, branch, session.agent, session.id)
     return "\n".join(part for part in parts if part).casefold()
 
 
 async def put_tokens(sql: Sql, n: int, before: tuple[Token, ...], after: tuple[Token, ...]) -> None:
-    """Write what changed of a lineage."""
+    """Write the changed tokens of a lineage."""
     for pos, token in enumerate(after):
         if pos >= len(before) or before[pos] is not token:
             await sql.run("put_token", n=n, pos=pos, **msgspec.structs.asdict(token))
 
 
 async def put_tasks(sql: Sql, n: int, before: dict[str, Task], after: dict[str, Task]) -> None:
-    """Write what changed of a session's tasks."""
+    """Write the changed tasks of a session."""
     for name, task in after.items():
         old = before.get(name)
         if old is task:

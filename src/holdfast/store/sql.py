@@ -1,4 +1,4 @@
-"""The narrow door to a database: statements by name, rows out. Each store brings one."""
+"""The interface to a database connection: statements by name. Each store implements it."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ Row = tuple[Any, ...]
 
 
 class Sql(Protocol):
-    """One connection inside one transaction (or one consistent read).
+    """One connection inside one transaction, or one consistent read.
 
-    The methods are coroutines so that one text of the rules serves both stores; SQLite's never
-    suspend (see `store/steps.py`).
+    The methods are coroutines so that both stores share the code on top; those of SQLite never
+    suspend (see `store/sync_await.py`).
     """
 
-    async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
-        """All rows; with a budget, stop after the row whose last column spends that many characters."""
+    async def rows(self, name: str, /, *, budget: int | None = None, **parameters: Any) -> list[Row]:
+        """All rows. With a budget, stop after the row whose last column exceeds that many characters."""
         ...
 
-    async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
-        """All rows, by column name."""
+    async def dicts(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
+        """All rows by column name."""
         ...
 
-    async def run(self, name: str, /, **given: Any) -> int:
-        """Run a statement; the number of rows it changed."""
+    async def run(self, name: str, /, **parameters: Any) -> int:
+        """Run a statement. Returns the number of changed rows."""
         ...
 
     async def many(self, name: str, rows: Iterable[Row]) -> None:
-        """Run a statement for each row, its values in the statement's order.
+        """Run a statement for each row, with its values in the order of the statement.
 
-        A store may put it off within the transaction until something is read.
+        A store may delay it within the transaction until the next read.
         """
         ...
 
     async def reserve(self, count: int) -> int:
-        """The last place in the log of all sessions; the `count` after it are the caller's."""
+        """The last id in the log of all sessions; the next `count` ids belong to the caller."""
         ...
 
     async def known_origins(self, n: int, head: int, origins: set[str]) -> set[str]:
-        """Those of `origins` that session `n`, whose last record is `head`, has already."""
+        """Those of `origins` that are already in session `n`, whose last record is `head`."""
         ...
 
     def note_origins(self, n: int, head: int, drafts: Sequence[Draft]) -> None:
-        """These were just added after record `head`; their origins are known from now on."""
+        """These drafts were added after record `head`: their origins are now known."""
         ...
 
     def recall(self, session: str) -> Loaded | None:
-        """The session as an earlier commit left it, if this store remembers and nobody wrote since."""
+        """The cached session after an earlier commit, unless another process wrote since."""
         ...
 
     def remember(self, session: str, loaded: Loaded | None) -> None:
-        """Keep a session as it is now (None: forget it) for the next commit."""
+        """Cache a session for the next commit. None: drop it."""
         ...
 
     def forget(self) -> None:
-        """Keep nothing: something was written that does not go through `remember`."""
+        """Clear the cache, after a write that does not go through `remember`."""
         ...

@@ -1,6 +1,6 @@
-"""`Store`: every call that SQLite and PostgreSQL stores answer. One test suite runs on both.
+"""`Store`: every call of the SQLite and PostgreSQL stores. One test suite runs on both.
 
-A call that returns has its records on disk. A call that raises `Refused` or `BadInput` has changed
+When a call returns, its records are on disk. A call that raises `Refused` or `BadInput` has changed
 nothing. No call shortens or rewrites a log.
 """
 
@@ -17,11 +17,12 @@ from holdfast.model.commit import Commit
 from holdfast.model.event import Event
 from holdfast.model.session import Deletion, Header, Link, Session, Worktree
 from holdfast.model.token import ResumeTarget, Token, current, route
-from holdfast.store import reads
+from holdfast.store import json_views, reads
 from holdfast.store import rows as tables
 from holdfast.store.backend import Operation
 from holdfast.store.feed_calls import FeedCalls
 from holdfast.store.mirror.files import remove_tombstone, write_tombstone
+from holdfast.store.notification_calls import NotificationCalls
 from holdfast.store.sql import Row, Sql
 from holdfast.store.task_calls import TaskCalls
 from holdfast.store.types import (
@@ -36,42 +37,44 @@ from holdfast.store.writes import WriteResult
 REFUSALS = (errors.Refused, errors.BadInput, errors.NotFound)
 
 
-class Store(TaskCalls, FeedCalls):
+class Store(TaskCalls, FeedCalls, NotificationCalls):
     """The log of all sessions, its views, and the feed of their changes."""
 
     # --- the log
 
     async def commit(self, commit: Commit) -> CommitResult:
-        """Add events and changes to a session's log, with the spool offset they bring, all or nothing.
+        """Add events and changes with their spool offset to a session's log, all or nothing.
 
-        A repeated origin is dropped and counted. With a generation, refused unless the task is still
-        active in that generation.
+        An event with a known origin is dropped and counted. With a generation, the commit is refused
+        unless the task is still active in that generation.
         """
-        return await self._committed(self._wanted(commit))
+        return await self._committed(self._checked(commit))
 
     async def commit_all(self, commits: Sequence[Commit]) -> list[CommitResult | errors.HoldfastError]:
-        """Several commits in as few transactions as may be; each is taken, or refused, by itself."""
-        # All are made ready before the first is handed in: the writer takes what it finds.
-        ready = [self._or_refusal(commit) for commit in commits]
-        return list(await asyncio.gather(*[self._answer(operation) for operation in ready]))
+        """Several commits in as few transactions as possible; each one succeeds or is refused alone."""
+        # All are prepared before the first is submitted: the writer takes what is in its queue.
+        operations = [self._or_refusal(commit) for commit in commits]
+        return list(await asyncio.gather(*[self._answer(operation) for operation in operations]))
 
     def _or_refusal(self, commit: Commit) -> Operation | errors.HoldfastError:
         try:
-            return self._wanted(commit)
+            return self._checked(commit)
         except REFUSALS as refusal:
             return refusal
 
-    async def _answer(self, ready: Operation | errors.HoldfastError) -> CommitResult | errors.HoldfastError:
-        if isinstance(ready, errors.HoldfastError):
-            return ready
+    async def _answer(
+        self, operation: Operation | errors.HoldfastError
+    ) -> CommitResult | errors.HoldfastError:
+        if isinstance(operation, errors.HoldfastError):
+            return operation
         try:
-            return await self._committed(ready)
+            return await self._committed(operation)
         except REFUSALS as refusal:
             return refusal
 
-    def _wanted(self, commit: Commit) -> Operation:
+    def _checked(self, commit: Commit) -> Operation:
         if any(isinstance(entry, c.ClaimTask) for entry in commit.entries):
-            raise errors.BadInput("a task is claimed by the claim call, which looks at what else runs")
+            raise errors.BadInput("use the claim call to claim a task: it checks what else is running")
         return self._writing(commit)
 
     async def _committed(self, operation: Operation) -> CommitResult:
@@ -79,11 +82,11 @@ class Store(TaskCalls, FeedCalls):
         return CommitResult(written.seqs, written.dropped, written.unchanged)
 
     async def events(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[Event]:
-        """Records after a seq, in order; an empty list means that was all."""
+        """Records after a seq, in order. An empty list is the end."""
         return await self.query_long(lambda sql: reads.log(sql, session, after, limit), tables.as_events)
 
     async def event_lines(self, session: str, after: int = 0, limit: int = reads.PAGE) -> list[str]:
-        """The same as JSON lines of the wire format, bodies as they were stored."""
+        """The same as JSON lines of the wire format, with bodies as stored."""
         return await self.query_long(lambda sql: reads.log(sql, session, after, limit), _as_lines)
 
     # --- sessions
@@ -100,7 +103,7 @@ class Store(TaskCalls, FeedCalls):
         link: Link | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Session:
-        """A new live session; KeyTaken if another live one has the key."""
+        """Create a live session. KeyTaken if another live one has the key."""
         change = c.Create(
             agent=agent,
             key=key,
@@ -114,11 +117,11 @@ class Store(TaskCalls, FeedCalls):
         return await self._change_session(ids.new(ids.SESSION), change)
 
     async def resolve(self, name: str) -> str:
-        """The id of the session meant by an id, a unique beginning of one, or a key."""
+        """The id of the session that an id, the unique beginning of an id, or a key names."""
         return await self.query(lambda sql: reads.resolve(sql, name))
 
     async def session(self, session: str) -> Session:
-        """The header of a session, in the trash or not."""
+        """The header of a session, deleted or not."""
         return tables.as_session(await self.query(lambda sql: reads.session(sql, session)))
 
     async def sessions(
@@ -135,7 +138,7 @@ class Store(TaskCalls, FeedCalls):
     ) -> SessionPage:
         """Headers, the latest first. `state`: live, archived, deleted, present (not deleted) or all.
 
-        `status` is that of their last task.
+        `status`: of the last task.
         """
         views, next_page = await self.query_long(
             lambda sql: reads.sessions(
@@ -149,45 +152,45 @@ class Store(TaskCalls, FeedCalls):
                 before=before,
                 limit=limit,
             ),
-            lambda found: ([tables.listed_session(view) for view in found[0]], found[1]),
+            lambda page: ([tables.listed_session(view) for view in page[0]], page[1]),
         )
         return SessionPage(views, next_page)
 
     async def headers(
         self, *, before: str | None = None, limit: int = 50, **filters: Unpack[reads.Filters]
     ) -> tuple[list[Header], str | None]:
-        """A page as `sessions` gives it, without metadata: for long lists."""
+        """A page like that of `sessions`, without metadata: for long lists."""
 
         async def question(sql: Sql) -> tuple[list[Row], str | None]:
             return await reads.headers(sql, before=before, limit=limit, **filters)
 
-        # These two filters look at every session; the rest reads one page by an index.
+        # These two filters read every session; the others read one page by an index.
         if filters.get("text") or filters.get("status"):
             return await self.query_long(question, _as_headers)
         return _as_headers(await self.query(question))
 
     async def key_holder(self, key: str) -> str | None:
-        """The live session that has the key, if there is one."""
+        """The live session with the key, if there is one."""
         return await self.query(lambda sql: reads.key_holder(sql, key))
 
     async def patch_metadata(self, session: str, patch: dict[str, Any], version: int) -> Session:
-        """Merge a JSON merge patch into the metadata; VersionMismatch carries the current value."""
+        """Apply a JSON merge patch to the metadata. VersionMismatch has the current value."""
         return await self._change_session(session, c.PatchMetadata(patch=patch, version=version))
 
-    async def describe(self, session: str, **given: Any) -> Session:
-        """Set title, cwd, worktree, link or key; what is not given stays."""
-        return await self._change_session(session, c.Describe(**given))
+    async def describe(self, session: str, **values: Any) -> Session:
+        """Set title, cwd, worktree, link or key. The others stay."""
+        return await self._change_session(session, c.Describe(**values))
 
     async def archive(self, session: str, by: str, reason: str) -> Session:
-        """Put it away with a note. Its key is free; its tokens and queued prompts stay."""
+        """Archive a session with a note. Its key becomes free; its tokens and queued prompts stay."""
         return await self._change_session(session, c.Archive(by=by, reason=reason))
 
     async def unarchive(self, session: str, by: str) -> Session:
-        """Take it out again; KeyTaken if its key has found another live session."""
+        """Unarchive a session. KeyTaken if another live session has its key."""
         return await self._change_session(session, c.Unarchive(by=by))
 
     async def delete(self, session: str, by: str, reason: str) -> Session:
-        """Tombstone first, then into the trash. SessionRunning while a task runs."""
+        """Write the tombstone, then move the session to the trash. SessionRunning while a task runs."""
         header = await self.session(session)
         if header.state == "deleted":
             return header
@@ -200,20 +203,20 @@ class Store(TaskCalls, FeedCalls):
             if wrote:
                 await self.with_mirrors(lambda files: remove_tombstone(files, session))
             raise
-        await self.with_mirrors(lambda files: files.bury(session))
+        await self.with_mirrors(lambda files: files.move_to_trash(session))
         return header
 
     async def restore(self, session: str, by: str) -> Session:
-        """Out of the trash, as it was."""
+        """Restore a deleted session from the trash."""
         header = await self.session(session)
         if header.deletion is None:
             return header
-        await self.with_mirrors(lambda files: files.exhume(session))
+        await self.with_mirrors(lambda files: files.restore_from_trash(session))
         try:
             change = c.Restore(by=by, undoes=header.deletion.id)
             header = await self._change_session(session, change)
         except (errors.Refused, errors.BadInput):
-            await self.with_mirrors(lambda files: files.bury(session))
+            await self.with_mirrors(lambda files: files.move_to_trash(session))
             raise
         await self.with_mirrors(lambda files: remove_tombstone(files, session))
         return header
@@ -230,17 +233,17 @@ class Store(TaskCalls, FeedCalls):
         seen_in: str = "stream",
         task: str | None = None,
     ) -> bool:
-        """Record the agent's id; a new one becomes current, the same one changes nothing (False)."""
+        """Record the agent's id. A new one becomes current; the current one changes nothing (False)."""
         change = c.SeeToken(agent=agent, native_id=native_id, protocol=protocol, seen_in=seen_in)
         return not (await self._write(Commit(session, [change], task=task))).unchanged
 
     async def revoke_token(self, session: str, agent: str, native_id: str, reason: str) -> None:
-        """The token must not be resumed any more; it stays in the lineage."""
+        """Mark a token as not resumable. It stays in the lineage."""
         change = c.RevokeToken(agent=agent, native_id=native_id, reason=reason)
         await self._write(Commit(session, [change]))
 
     async def reinstate_token(self, session: str, agent: str, native_id: str, reason: str) -> None:
-        """Take a revocation back."""
+        """Undo a revocation."""
         change = c.ReinstateToken(agent=agent, native_id=native_id, reason=reason)
         await self._write(Commit(session, [change]))
 
@@ -250,7 +253,7 @@ class Store(TaskCalls, FeedCalls):
         return [tables.as_token(row) for row in rows]
 
     async def sessions_of_token(self, agent: str, native_id: str) -> list[str]:
-        """The sessions that ever had that token."""
+        """All sessions that have or had the token."""
 
         async def question(sql: Sql) -> list[Row]:
             if not (reads.is_text(agent) and reads.is_text(native_id)):
@@ -260,7 +263,7 @@ class Store(TaskCalls, FeedCalls):
         return [session for (session,) in await self.query(question)]
 
     async def resume_target(self, session: str) -> ResumeTarget:
-        """What a launcher needs to resume; NoToken if there is nothing to resume."""
+        """What a launcher needs to resume. NoToken if there is nothing to resume."""
 
         async def question(sql: Sql) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             return await reads.session(sql, session), await reads.tokens(sql, session)
@@ -283,7 +286,7 @@ class Store(TaskCalls, FeedCalls):
     # --- the whole store
 
     async def overview(self, since: str, limit: int = 100) -> StoreOverview:
-        """All in numbers; of the tasks that ended since then, by day."""
+        """Counts of everything, with the tasks that ended since a time by day."""
 
         async def question(sql: Sql) -> StoreOverview:
             sessions = await sql.rows("session_counts")
@@ -295,22 +298,22 @@ class Store(TaskCalls, FeedCalls):
                 [Count(*row) for row in sessions],
                 [Count(*row) for row in tasks],
                 [Count(status, day, count) for day, status, count in days],
-                [tables.listed_task(reads.listed_task_view(row)) for row in rows],
+                [tables.listed_task(json_views.listed_task_view(row)) for row in rows],
                 waiting,
             )
 
-        return await self.query_long(question, lambda found: found)
+        return await self.query_long(question, lambda overview: overview)
 
     async def asked(self) -> list[PendingPermission]:
-        """The permissions that wait for an answer, of tasks that run."""
+        """The permissions of running tasks that wait for an answer."""
         return await self.query_long(reads.asked, lambda rows: [PendingPermission(**row) for row in rows])
 
     async def mark(self) -> object | None:
-        """Another one whenever anything was committed, by whatever process; None where that is not known."""
+        """A value that changes with every commit of any process. None if the store cannot know."""
         return None
 
     async def native_ids(self, agent: str) -> set[str]:
-        """The agent's own ids of the conversations that are here."""
+        """The agent's own ids of all conversations in this store."""
 
         async def question(sql: Sql) -> list[Row]:
             return await sql.rows("token_ids", agent=agent)
@@ -318,10 +321,10 @@ class Store(TaskCalls, FeedCalls):
         return await self.query_long(question, lambda rows: {native_id for (native_id,) in rows})
 
 
-def _as_headers(found: tuple[list[Row], str | None]) -> tuple[list[Header], str | None]:
-    rows, following = found
+def _as_headers(page: tuple[list[Row], str | None]) -> tuple[list[Header], str | None]:
+    rows, following = page
     return [tables.as_header(row) for row in rows], following
 
 
 def _as_lines(rows: list[Row]) -> list[str]:
-    return [reads.event_json(row) for row in rows]
+    return [json_views.event_json(row) for row in rows]

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine all of whose awaits are answered on the spot, as SQLite's are."""
+    """The result of a coroutine that never suspends, like those on SQLite."""
     try:
         coroutine.send(None)
     except StopIteration as done:

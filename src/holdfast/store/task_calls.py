@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from holdfast.store.types import (
 
 
 class TaskCalls(Backend):
-    """The queue of prompts, and who owns the tasks that run."""
+    """The queue of prompts, and the owners of running tasks."""
 
     async def enqueue(
         self,
@@ -33,63 +34,76 @@ class TaskCalls(Backend):
         options: dict[str, Any] | None = None,
         retry_of: str | None = None,
     ) -> Task:
-        """Queue a prompt; with `retry_of`, at most one retry of that task is ever made."""
+        """Queue a prompt. With `retry_of`: the only retry of that task."""
         task = ids.new(ids.TASK)
         change = c.QueueTask(prompt=prompt, options=options or {}, retry_of=retry_of)
         written = await self._write(Commit(session, [change], task=task))
         return written.view.tasks[task]
 
     async def resolve_task(self, name: str) -> str:
-        """The id of the task that `name` is, or is the unique beginning of."""
+        """The id of the task with this id or unique beginning of an id."""
         return await self.query(lambda sql: reads.resolve_task(sql, name))
+
+    async def resolve_target(self, name: str) -> tuple[str, str]:
+        """What `name` means: ("task", id) or ("session", id), the latter also by its key."""
+        return await self.query(lambda sql: reads.resolve_target(sql, name))
 
     async def task(self, task: str) -> Task:
         """One task."""
         return tables.as_task(await self.query(lambda sql: reads.task(sql, task)))
 
     async def tasks(self, *, session: str = "", status: str = "", limit: int = reads.ALL) -> list[Task]:
-        """All tasks in the order they were queued; the number has no bound, so no decision asks for it."""
+        """All tasks in queue order. The list has no limit, so no decision may depend on it."""
         return await self.query_long(
             lambda sql: reads.tasks(sql, session=session, status=status, limit=limit), _as_tasks
         )
 
     async def open_tasks(self, session: str) -> list[OpenTask]:
-        """The tasks of a session that have not ended, in the order they were queued."""
+        """The tasks of a session that have not ended, in queue order."""
         rows = await self.query(lambda sql: reads.open_tasks(sql, session))
         return [msgspec.convert(row, OpenTask) for row in rows]
 
     async def first_task(self, session: str) -> Task | None:
-        """The task of a session that was queued first."""
+        """The first queued task of a session."""
         view = await self.query(lambda sql: reads.first_task(sql, session))
         return None if view is None else tables.as_task(view)
 
     async def started_tasks(self, session: str, *, but: str = "", limit: int = 1) -> list[Task]:
-        """The last tasks of a session that reached the agent, or may have; the latest first, without `but`.
+        """The last tasks that reached, or may have reached, the agent; latest first, without `but`.
 
-        A task that was only queued, or whose launch failed, has changed nothing and is not among them.
+        Without tasks that were only queued or whose launch failed: they changed nothing.
         """
         views = await self.query(lambda sql: reads.started_tasks(sql, session, but=but, limit=limit))
         return [tables.as_task(view) for view in views]
 
     async def first_started_task(self, session: str) -> Task | None:
-        """The first task of a session that reached the agent, or may have."""
+        """The first task of a session that reached, or may have reached, the agent."""
         view = await self.query(lambda sql: reads.first_started_task(sql, session))
         return None if view is None else tables.as_task(view)
 
     async def started_count(self, session: str) -> int:
-        """How many tasks of a session reached the agent, or may have."""
+        """How many tasks of a session reached, or may have reached, the agent."""
         return await self.query(lambda sql: reads.started_count(sql, session))
 
     async def has_unsuccessful(self, session: str) -> bool:
         """Whether any task of a session was interrupted, cancelled or failed."""
         return await self.query(lambda sql: reads.has_unsuccessful(sql, session))
 
-    async def redispatchable_tasks(self, key: str = "") -> list[Task]:
-        """The interrupted tasks that can still be run again, of one key or of all, in the order queued.
+    async def redispatchable_tasks(
+        self,
+        key: str = "",
+        *,
+        session: str = "",
+        task: str = "",
+        statuses: Sequence[str] = ("interrupted",),
+    ) -> list[Task]:
+        """The tasks that can be retried, of a key, a session or all, in queue order.
 
-        Each is the last task that was started in a live session, and has no retry yet.
+        Each is the last started task of a live session, without a retry.
         """
-        views = await self.query(lambda sql: reads.redispatchable_tasks(sql, key))
+        views = await self.query(
+            lambda sql: reads.redispatchable_tasks(sql, key, session=session, task=task, statuses=statuses)
+        )
         return [tables.as_task(view) for view in views]
 
     async def key_has_tasks(self, key: str) -> bool:
@@ -100,23 +114,23 @@ class TaskCalls(Backend):
         """The tasks of a key's sessions whose source names that delivery of a forge."""
         text = f'"delivery":{encode(delivery).decode()}'
         views = await self.query(lambda sql: reads.tasks_with_option(sql, key, text))
-        found = [tables.as_task(view) for view in views]
-        return [task for task in found if _delivery(task) == delivery]
+        tasks = [tables.as_task(view) for view in views]
+        return [task for task in tasks if _delivery(task) == delivery]
 
     async def turns(self) -> list[QueueEntry]:
-        """Tasks that run, and queued ones of live sessions, in the order they were queued."""
+        """Running tasks and queued ones of live sessions, in queue order."""
         return await self.query_long(reads.turns, lambda rows: msgspec.convert(rows, list[QueueEntry]))
 
     async def unrecorded(self, host: str, code: str) -> list[str]:
-        """Live sessions there whose token an unrecorded run has brought, but those told of with `code`."""
+        """Live sessions of a host whose token comes from an unrecorded run and that have no notice `code`."""
         return await self.query_long(lambda sql: reads.unrecorded(sql, host, code), list)
 
     async def latest_tasks(
         self, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
     ) -> list[Task]:
-        """Tasks of a session, or of all sessions in a folder, the one queued last first.
+        """Tasks of a session, or of all sessions in a folder, the last queued one first.
 
-        `day`: that they ended on (UTC, as 2026-01-31), or were queued on where they have not ended.
+        `day`: on which they ended, or were queued if they have not ended (UTC, as 2026-01-31).
         """
         return await self.query_long(
             lambda sql: reads.latest_tasks(
@@ -126,15 +140,15 @@ class TaskCalls(Backend):
         )
 
     async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
-        """The records of some kinds that are one task's, in order."""
+        """The records of one task with these kinds, in order."""
         return await self.query_long(lambda sql: reads.task_log(sql, task, kinds), tables.as_events)
 
     async def claim(self, task: str, generation: int, owner: Owner, lease_s: float) -> Task:
-        """Become the one owner of a task that is still in that generation.
+        """Become the only owner of a task that is still in that generation.
 
-        SessionRunning if another task drives the same session or native conversation; prompts of an
-        archived session wait until it is taken out. Taking over
-        an active task is allowed: that its owner is dead is the caller's to know.
+        SessionRunning if another task drives the same session or native conversation. Prompts of an
+        archived session wait until it is unarchived. Taking over an active task is allowed: the caller
+        must know that its owner is dead.
         """
 
         async def operation(sql: Sql) -> OperationResult:
@@ -145,26 +159,8 @@ class TaskCalls(Backend):
         claimed: Task = await self.transact(operation)
         return claimed
 
-    async def claim_next(
-        self,
-        owner: Owner,
-        lease_s: float,
-        *,
-        agents: frozenset[str] | None = None,
-        any_host: bool = False,
-    ) -> Task | None:
-        """Claim the first queued task that may run now for this owner's host and agents."""
-
-        async def operation(sql: Sql) -> OperationResult:
-            until = timestamps.stamp(time.time() + lease_s)
-            found = await writes.claim_next(sql, owner, until, agents, any_host, self._rules)
-            return OperationResult(found, found.session) if found else OperationResult(None)
-
-        claimed: Task | None = await self.transact(operation)
-        return claimed
-
     async def renew(self, task: str, generation: int, lease_s: float) -> None:
-        """Lengthen the lease; StaleGeneration if another owner has the task. Not a record."""
+        """Extend the lease. StaleGeneration if another owner has the task. Adds no record."""
 
         async def operation(sql: Sql) -> OperationResult:
             until = timestamps.stamp(time.time() + lease_s)
@@ -172,7 +168,7 @@ class TaskCalls(Backend):
             if not ids.is_id(task, ids.TASK) or not await sql.run(
                 "put_lease", id=task, generation=generation, lease_until=until
             ):
-                raise errors.StaleGeneration(f"task {task} is not in generation {generation} any more")
+                raise errors.StaleGeneration(f"task {task} is no longer in generation {generation}")
             return OperationResult(None)
 
         await self.transact(operation)
@@ -186,12 +182,12 @@ class TaskCalls(Backend):
         reason: str | None = None,
         outcome: dict[str, Any] | None = None,
     ) -> Task:
-        """Move a task on; an active one only by its owner's generation."""
+        """Set the status of a task. An active one needs the generation of its owner."""
         change = c.SetStatus(status=status, reason=reason, outcome=outcome)
         return await self._change_task(task, change, generation)
 
     async def deliver(self, task: str, delivery: Delivery, generation: int) -> Task:
-        """Note how far the prompt has come to the agent."""
+        """Record how far the prompt has reached the agent."""
         return await self._change_task(task, c.Deliver(delivery=delivery), generation)
 
     async def _change_task(self, task: str, change: c.Change, generation: int | None) -> Task:
@@ -200,12 +196,12 @@ class TaskCalls(Backend):
         return (await self._write(commit)).view.tasks[task]
 
     async def dispatch(self, dispatch: Dispatch) -> Task:
-        """Queue a prompt where a judgement has found that it belongs, all or nothing.
+        """Queue a prompt in the session that a verdict has chosen, all or nothing.
 
-        SessionRunning, with the task, while one runs or waits there; PlanChanged if the log has grown
-        since it was judged. A session that is replaced is archived and its waiting prompts go with the key.
-        With `unarchive_by` an archived session is brought back for it, and takes its key back from the
-        session that it replaces, where nothing may run or wait.
+        SessionRunning, with the task, if the session has an open task. PlanChanged if the log has grown
+        since the verdict. A replaced session is archived, and its queued prompts move with its key.
+        `unarchive_by` unarchives the session and takes its key back from the session that it replaces,
+        which must have no open task.
         """
 
         async def operation(sql: Sql) -> OperationResult:

@@ -1,7 +1,7 @@
-"""The write path of both stores: load what a commit touches, decide, write it all in one transaction.
+"""The write path of both stores: load what a commit needs, decide, write everything in one transaction.
 
-Nothing is written before everything is decided, so a refused commit needs no rollback and can share
-its transaction with others.
+All decisions come before the first write, so a refused commit needs no rollback and can share its
+transaction with others.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from holdfast.store.types import Dispatch, SessionReplacement
 
 
 class WriteResult(NamedTuple):
-    """What a commit came to."""
+    """What a commit added."""
 
     seqs: range  # of the records it added
-    dropped: int  # events that were there already, by origin
-    unchanged: int  # changes that said what was so already
+    dropped: int  # events whose origin was already in the log
+    unchanged: int  # changes without effect
     view: View
 
 
 async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules) -> WriteResult:
-    """Add a commit to its session's log and move the views with it."""
+    """Add a commit to the log of its session and update the views."""
     changes = prepared.changes
     loaded = None if changes else sql.recall(commit.session)
     if loaded is None or (commit.task is not None and commit.task not in loaded.view.tasks):
@@ -60,7 +60,7 @@ async def write(sql: Sql, commit: Commit, prepared: Prepared, rules: TokenRules)
 async def put(
     sql: Sql, commit: Commit, loaded: Loaded | None, before: View, decision: Decision
 ) -> WriteResult:
-    """Write what was decided."""
+    """Write a decision."""
     drafts, after, dropped, unchanged = decision
     session, task, spool = commit.session, commit.task, commit.spool
     if spool is not None and task is not None and after.tasks[task].spool != spool:
@@ -71,9 +71,9 @@ async def put(
     seq = before.session.events if before.session else 0
     await _put_view(sql, n, before, after, described, bool(drafts))
     if drafts:
-        place = await sql.reserve(len(drafts))
+        last_id = await sql.reserve(len(drafts))
         rows: list[Row] = [
-            (*draft, seq + i, place + i, n, task, None, False) for i, draft in enumerate(drafts, 1)
+            (*draft, seq + i, last_id + i, n, task, None, False) for i, draft in enumerate(drafts, 1)
         ]
         rows[-1] = (*rows[-1][:-2], spool, True)
         await sql.many("add_log", rows)
@@ -83,7 +83,7 @@ async def put(
 
 
 def _is_plain(drafts: Sequence[Draft]) -> bool:
-    """Whether these are events only, so that the view they leave may be used again as it is."""
+    """Whether these are only events, so that the resulting view can be cached."""
     return CHANGE_KINDS.isdisjoint([draft[0] for draft in drafts])
 
 
@@ -110,8 +110,8 @@ async def _put_view(sql: Sql, n: int, before: View, after: View, described: bool
         if session.version != old.version:
             await sql.run("put_metadata", n=n, metadata=encode(session.metadata))
     elif grew:
-        place = (session.events, session.messages, session.updated_at, n)
-        await sql.many("put_place", [place])
+        counts = (session.events, session.messages, session.updated_at, n)
+        await sql.many("put_place", [counts])
     if after.tokens is not before.tokens:
         await tables.put_tokens(sql, n, before.tokens, after.tokens)
     if after.tasks is not before.tasks:
@@ -128,8 +128,8 @@ async def _key_holder(sql: Sql, view: View, changes: Sequence[c.Change]) -> str 
             case _:
                 continue
         check_plain("key", wanted)
-        if wanted is not None and (found := await sql.rows("live_key", key=wanted)):
-            return str(found[0][0])
+        if wanted is not None and (holders := await sql.rows("live_key", key=wanted)):
+            return str(holders[0][0])
     return None
 
 
@@ -148,8 +148,8 @@ async def check_retry(sql: Sql, task: str | None) -> None:
     check_plain("retry_of", task)
     if not await sql.dicts("task", id=task):
         raise errors.NotFound(f"there is no task {task}")
-    if found := await sql.rows("retried", retry_of=task):
-        raise errors.IllegalChange(f"task {task} was put back as {found[0][0]} already", task=found[0][0])
+    if retries := await sql.rows("retried", retry_of=task):
+        raise errors.IllegalChange(f"task {task} already has the retry {retries[0][0]}", task=retries[0][0])
 
 
 # --- claiming
@@ -158,10 +158,10 @@ async def check_retry(sql: Sql, task: str | None) -> None:
 async def claim(
     sql: Sql, task_id: str, generation: int, owner: Owner, lease_until: str, rules: TokenRules
 ) -> Task:
-    """Make `owner` the one owner of a task that is still in that generation.
+    """Make `owner` the only owner of a task that is still in that generation.
 
-    A queued task must have no rival: no other active task on its session, none on the same native
-    conversation. An active one changes hands; that its owner is dead is for the caller to know.
+    A queued task must have no rival: no other active task on its session or on the same native
+    conversation. An active task gets a new owner; the caller must know that the old one is dead.
     """
     rows = await sql.dicts("task", id=task_id) if ids.is_id(task_id, ids.TASK) else []
     if not rows:
@@ -190,33 +190,13 @@ async def claim(
     return written.view.tasks[task_id]
 
 
-async def claim_next(
-    sql: Sql,
-    owner: Owner,
-    lease_until: str,
-    agents: frozenset[str] | None,
-    any_host: bool,
-    rules: TokenRules,
-) -> Task | None:
-    """Claim the first queued task that may run for this owner, if there is one."""
-    for task_id, generation, agent, host, n in await sql.rows("queue"):
-        if agents is not None and agent not in agents:
-            continue
-        if not any_host and host is not None and host != owner.host:
-            continue
-        if await sql.rows("rivals", task=task_id, n=n):
-            continue
-        return await claim(sql, task_id, generation, owner, lease_until, rules)
-    return None
+# --- dispatching a prompt into its session, or into a new session that replaces the old one
 
-
-# --- Queueing what was judged: into its session, or into a new one that takes the place of an old one.
-
-RETRY = "what it was judged by has changed; look again"
+RETRY = "the state behind the verdict has changed; look again"
 
 
 async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
-    """Do it, or refuse it with nothing written; what was queued under the wanted id is left as it is."""
+    """Queue the prompt, or refuse it and write nothing. A task with the same id is returned unchanged."""
     if wanted.task is not None and (there := await _queued_before(sql, wanted)) is not None:
         return there
     judged = wanted.replaces.session if wanted.replaces is not None else wanted.session
@@ -236,7 +216,7 @@ async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
         first.append(c.Unarchive(by=wanted.unarchive_by))
     commit = Commit(wanted.session, [*first, queue, *wanted.events], task=task)
     if wanted.create is not None:
-        await _try_out(sql, commit, judged, rules)
+        await _check_creation(sql, commit, judged, rules)
     elif wanted.unarchive_by is not None:
         loaded = await tables.load(sql, wanted.session, metadata=False, tokens=False, active=False, task=task)
         assert loaded is not None  # checked above
@@ -251,68 +231,70 @@ async def dispatch(sql: Sql, wanted: Dispatch, rules: TokenRules) -> Task:
 
 
 async def _queued_before(sql: Sql, wanted: Dispatch) -> Task | None:
-    """The task of the same dispatch, made before."""
+    """The task of an earlier, equal dispatch."""
     assert wanted.task is not None
     if not ids.is_id(wanted.task, ids.TASK):
-        raise errors.BadInput(f"{wanted.task!r} is no id for a task")
+        raise errors.BadInput(f"{wanted.task!r} is not a task id")
     if not await sql.dicts("task", id=wanted.task):
         return None
     return same(tables.as_task(await reads.task(sql, wanted.task)), wanted.prompt)
 
 
 def same(there: Task, prompt: str) -> Task:
-    """That task, unless its id was taken by another prompt."""
+    """The task, unless it has another prompt."""
     if there.prompt != prompt:
         raise errors.IllegalChange(f"task {there.id} exists, with another prompt", task=there.id)
     return there
 
 
 async def _check(sql: Sql, wanted: Dispatch, judged: str) -> list[str]:
-    """Whether all is as it was judged; the prompts that wait there."""
+    """Check that the state behind the verdict is unchanged. Returns the open tasks of the session."""
     row = await reads.session_row(sql, judged)
     if row["state"] != "live":
-        raise errors.PlanChanged(f"session {judged} is {row['state']} by now", hint=RETRY)
+        raise errors.PlanChanged(f"session {judged} is now {row['state']}", hint=RETRY)
     moved = wanted.replaces.moved if wanted.replaces is not None else None
     own = None if moved is None else moved[0]
     others = [task for task, _ in await sql.rows("open_tasks", n=row["n"]) if task != own]
     if moved is not None:
-        found = await reads.task(sql, moved[0])
-        if found["generation"] != moved[1] or found["status"] not in PENDING:
-            raise errors.StaleGeneration(f"task {moved[0]} is {found['status']} in {found['generation']}")
+        task = await reads.task(sql, moved[0])
+        if task["generation"] != moved[1] or task["status"] not in PENDING:
+            raise errors.StaleGeneration(
+                f"task {moved[0]} is {task['status']} in generation {task['generation']}"
+            )
     elif others and not wanted.queue:
         raise errors.SessionRunning(
-            f"task {others[0]} of session {judged} runs or waits for its turn",
-            hint="--queue puts it behind that one",
+            f"task {others[0]} of session {judged} is running or queued",
+            hint="--queue puts the prompt behind it",
             task=others[0],
             session=judged,
         )
     if wanted.seen is not None and row["seq"] != wanted.seen:
-        raise errors.PlanChanged(f"session {judged} has gone on since it was judged", hint=RETRY)
+        raise errors.PlanChanged(f"session {judged} has changed since the verdict", hint=RETRY)
     return others
 
 
 async def _check_archived(sql: Sql, wanted: Dispatch) -> None:
-    """Whether the session is still archived as it was judged, and who has its key has nothing to do."""
+    """Check that the session is still archived, and that the holder of its key has no open task."""
     row = await reads.session_row(sql, wanted.session)
     holder = None if row["key"] is None else await reads.key_holder(sql, row["key"])
     expected = None if wanted.replaces is None else wanted.replaces.session
     if row["state"] != "archived" or holder != expected or wanted.seen not in (None, row["seq"]):
-        raise errors.PlanChanged(f"session {wanted.session} has changed since it was judged", hint=RETRY)
+        raise errors.PlanChanged(f"session {wanted.session} has changed since the verdict", hint=RETRY)
     for session in (wanted.session, holder):
         n = None if session is None else (await reads.session_row(sql, session))["n"]
-        found = [] if n is None else await sql.rows("open_tasks", n=n)
-        if found:
-            task = found[0][0]
+        tasks = [] if n is None else await sql.rows("open_tasks", n=n)
+        if tasks:
+            task = tasks[0][0]
             raise errors.SessionRunning(
-                f"task {task} of session {session} runs or waits for its turn",
+                f"task {task} of session {session} is running or queued",
                 hint=f"wait for it, or `holdfast cancel {task}`",
                 task=task,
                 session=session,
             )
 
 
-async def _try_out(sql: Sql, commit: Commit, replaced: str, rules: TokenRules) -> None:
-    """Refuse now what would be refused when the old session is already put away."""
+async def _check_creation(sql: Sql, commit: Commit, replaced: str, rules: TokenRules) -> None:
+    """Refuse now what would be refused after the old session is archived."""
     now = timestamps.now()
     created = commit.entries[0]
     assert isinstance(created, c.Create)
@@ -326,23 +308,23 @@ async def _retire(sql: Sql, old: SessionReplacement, session: str, task: str, ru
     archive = Commit(old.session, [c.Archive(by=old.by, reason=old.reason)])
     prepared = prepare(archive, timestamps.now())
     if old.moved is not None:
-        await _write(sql, _gone_on(old.session, old.moved[0], session=session, task=task), rules)
+        await _write(sql, _moved(old.session, old.moved[0], session=session, task=task), rules)
     await write(sql, archive, prepared, rules)
 
 
 async def _move(sql: Sql, old: str, session: str, tasks: list[str], rules: TokenRules) -> None:
-    """The prompts that wait in the old session go on waiting in the new one."""
+    """Move the queued prompts of the old session to the new one."""
     for name in tasks:
-        found = tables.as_task(await reads.task(sql, name))
+        queued = tables.as_task(await reads.task(sql, name))
         new = ids.new(ids.TASK)
-        await _write(sql, _gone_on(old, name, session=session, task=new), rules)
-        queue = c.QueueTask(prompt=found.prompt, options=found.options, retry_of=name)
+        await _write(sql, _moved(old, name, session=session, task=new), rules)
+        queue = c.QueueTask(prompt=queued.prompt, options=queued.options, retry_of=name)
         await _write(sql, Commit(session, [queue], task=new), rules)
 
 
-def _gone_on(old: str, moved: str, *, session: str, task: str) -> Commit:
+def _moved(old: str, moved: str, *, session: str, task: str) -> Commit:
     outcome: dict[str, Any] = {"moved_to": {"session": session, "task": task}}
-    reason = f"it goes on as task {task} of session {session}"
+    reason = f"continues as task {task} of session {session}"
     change = c.SetStatus(status="cancelled", reason=reason, outcome=outcome)
     return Commit(old, [change], task=moved)
 

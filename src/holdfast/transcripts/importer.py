@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -91,8 +92,13 @@ async def _import_session(
     )
     token = SeeToken(agent=ref.agent, native_id=ref.native_id, protocol=protocol, seen_in="import")
     # The token is in the first commit, so a later import finds a partial one after a crash and completes it.
-    first = Commit(session, [created, token])
-    count, end = await append_replayed(store, first, reader.events(ref), replay_marker(ref))
+    # The session is as old as its transcript: lists order sessions by their last activity.
+    events = iter(reader.events(ref))
+    oldest = next(events, None)
+    past = events if oldest is None else itertools.chain([oldest], events)
+    began = oldest.at if oldest is not None else None
+    first = Commit(session, [created, token], at=began or ref.updated_at)
+    count, end = await append_replayed(store, first, past, replay_marker(ref))
     return TranscriptImport(session, True, count), end
 
 
@@ -129,14 +135,16 @@ async def append_replayed(
     `end` is the marker after them; `unmarked`: it is needed even without new events.
     """
     entries, count = list(first.entries), 0
+    last = first.at
     for event in events:
-        entries.append(replace(event, replayed=True))
+        last = event.at or last
+        entries.append(replace(event, replayed=True, at=last))
         count += 1
         if len(entries) >= BATCH:
             await store.commit(replace(first, entries=entries))
             entries = []
     if count or unmarked:
-        entries.append(end)
+        entries.append(replace(end, at=last))  # the import itself is no activity of the session
     return count, replace(first, entries=entries)
 
 

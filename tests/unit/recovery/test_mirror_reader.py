@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import timestamps
 from holdfast.model.event import Record
-from holdfast.recovery.mirror_reader import CODE_LOST, KEPT_BYTES, WIDEST_GAP, Piece, read
+from holdfast.recovery.mirror_reader import CODE_LOST, KEPT_BYTES, WIDEST_GAP, MirrorSegment, read
 from holdfast.store.mirror import format
 
 SESSION = "s123456789abcdef"
@@ -43,7 +43,7 @@ WHOLE = b"".join(LINES)
 COMMIT_OF = [number for number, size in enumerate(COMMITS) for _ in range(size)]
 
 
-def pieces(tmp_path: Path, data: bytes, offset: int = 0, after: int = 0) -> list[Piece]:
+def pieces(tmp_path: Path, data: bytes, offset: int = 0, after: int = 0) -> list[MirrorSegment]:
     """What the reader makes of a file, with what must hold of any file."""
     path = tmp_path / "mirror.jsonl"
     path.write_bytes(data)
@@ -66,7 +66,7 @@ def pieces(tmp_path: Path, data: bytes, offset: int = 0, after: int = 0) -> list
     return found
 
 
-def readable(found: list[Piece]) -> list[Record]:
+def readable(found: list[MirrorSegment]) -> list[Record]:
     """The records that are no stand-ins."""
     return [record for piece in found for record in piece.records if record.seq not in piece.lost]
 

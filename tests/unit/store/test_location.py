@@ -56,4 +56,4 @@ def test_a_missing_driver_is_said_with_the_command_that_installs_it(monkeypatch:
     monkeypatch.setattr(importlib.util, "find_spec", without_driver)
     with pytest.raises(BadInput) as refused:
         locate(HOME, "postgresql://h/d")
-    assert "holdfast[postgres]" in refused.value.hint
+    assert "holdfast-hub[postgres]" in refused.value.hint

@@ -1,4 +1,4 @@
-"""The keeper of the mirrors: nobody who waits is forgotten, whatever happens."""
+"""The mirror writer and its thread: no session is forgotten, whatever happens."""
 
 from __future__ import annotations
 
@@ -53,16 +53,18 @@ def test_filling_and_emptying_by_two_threads_loses_nobody() -> None:
     assert taken - {None} == set(names)
 
 
-async def test_a_keeper_that_stumbles_gets_up_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow = MirrorWriter.follow
-    stumbles = iter([True])
+async def test_an_unexpected_error_does_not_end_the_thread(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catch_up = MirrorWriter.catch_up
+    failures = iter([True])
 
-    async def stumbling(self: MirrorWriter, sql: Any) -> None:
-        if next(stumbles, False):
+    async def fail_once(self: MirrorWriter, sql: Any) -> None:
+        if next(failures, False):
             raise RuntimeError("out of the blue")
-        await follow(self, sql)
+        await catch_up(self, sql)
 
-    monkeypatch.setattr(MirrorWriter, "follow", stumbling)
+    monkeypatch.setattr(MirrorWriter, "catch_up", fail_once)
     store = SqliteStore(home.database, home, REGISTRY.token_rules())
     session = await store.create_session("claude")
     await store.with_mirrors(lambda files: None)

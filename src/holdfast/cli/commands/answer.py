@@ -6,9 +6,10 @@ import argparse
 import asyncio
 from typing import Any
 
-from holdfast.cli import background, common, output, render, send
+from holdfast.cli import background, common, output, render, send, targets
 from holdfast.cli.common import current_user
 from holdfast.cli.open_store import open_for_change
+from holdfast.store.readonly import ask
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -16,7 +17,7 @@ def parser(name: str) -> argparse.ArgumentParser:
     parser = common.parser(
         name, "Allow or deny what an agent asks for; the agent waits for the answer, also across restarts."
     )
-    parser.add_argument("task", metavar="TASK", help="an id or a unique prefix")
+    parser.add_argument("task", metavar="TASK", help="a task, or the key or session that it belongs to")
     parser.add_argument("answer", choices=("allow", "deny"))
     parser.add_argument("--call", metavar="CALL", help="only this one of several requests")
     return parser
@@ -26,14 +27,15 @@ def run(options: argparse.Namespace) -> int:
     """Record the answer; the process that drives the task passes it on."""
     home, location = common.home_and_location(options)
     by = current_user()
+    task = ask(home, location, lambda sql: targets.task_that_asks(sql, options.task))
 
     def here() -> list[dict[str, Any]]:
-        answered = asyncio.run(_answer(options, by))
+        answered = asyncio.run(_answer(options, task, by))
         background.ensure_worker(home, location, by)
         return answered
 
     answered = send.via_hub(
-        home, location, lambda hub: hub.answer(options.task, options.answer, call=options.call), here
+        home, location, lambda hub: hub.answer(task, options.answer, call=options.call), here
     )
     if options.json:
         output.json_line(answered)
@@ -43,9 +45,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _answer(options: argparse.Namespace, by: str) -> list[dict[str, Any]]:
+async def _answer(options: argparse.Namespace, task: str, by: str) -> list[dict[str, Any]]:
     from holdfast.runner import control
 
     home, location = common.home_and_location(options)
     async with open_for_change(home, location) as store:
-        return await control.answer_permissions(store, options.task, options.answer, by, call=options.call)
+        return await control.answer_permissions(store, task, options.answer, by, call=options.call)

@@ -6,9 +6,10 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.cli import background, common, output, send
+from holdfast.cli import background, common, output, send, targets
 from holdfast.cli.common import current_user
 from holdfast.cli.open_store import open_for_change
+from holdfast.store.readonly import ask
 
 if TYPE_CHECKING:
     from holdfast.client.client import HubClient
@@ -21,8 +22,14 @@ RESULTS = {"cancelled": "is cancelled", "interrupted": LEFT, "failed": LEFT}
 
 def parser(name: str) -> argparse.ArgumentParser:
     """Which task."""
-    parser = common.parser(name, "Stop a task: ask the agent first, then end every process it started.")
-    parser.add_argument("task", metavar="TASK", help="an id or a unique prefix")
+    parser = common.parser(
+        name,
+        "Stop a task: ask the agent first, then end every process it started. For a task that has ended: "
+        "end its leftover processes.",
+    )
+    parser.add_argument(
+        "task", metavar="TASK", help="a task, or a key or session: what runs there is stopped"
+    )
     parser.add_argument("--now", action="store_true", help="do not wait for the agent to stop on its own")
     return parser
 
@@ -30,11 +37,13 @@ def parser(name: str) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Request the stop, and print the result."""
     home, location = common.home_and_location(options)
-    task, status = cancel(home, location, options.task, current_user(), twice=options.now)
+    target, behind = ask(home, location, lambda sql: targets.task_to_cancel(sql, options.task))
+    task, status = cancel(home, location, target, current_user(), twice=options.now)
     if options.json:
         output.json_line({"task": task, "status": status})
     else:
-        output.text(f"task {task} {RESULTS.get(status, 'is stopping')}")
+        more = f"; {output.counted(behind, 'prompt')} behind it will run next" if behind else ""
+        output.text(f"task {task} {RESULTS.get(status, 'is stopping')}{more}")
     return 0
 
 

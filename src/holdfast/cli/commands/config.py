@@ -14,6 +14,7 @@ from holdfast import settings as hub
 from holdfast.cli import common, output
 from holdfast.forges import settings as forges
 from holdfast.home import Home
+from holdfast.notify import settings as notify
 from holdfast.settings import HubSettings, RunSettings
 from holdfast.store.location import Location
 
@@ -54,7 +55,7 @@ def _rows(home: Home, location: Location, options: argparse.Namespace) -> Iterat
     yield SettingRow("home", home.path, "$HOLDFAST_HOME" if os.environ.get("HOLDFAST_HOME") else "default")
     yield SettingRow("store", location.address.rpartition("@")[2], _store_source(options))
     written = config.load(home)
-    for check in (settings.read, hub.settings_read, forges.read_forges):
+    for check in (settings.read, hub.settings_read, forges.read_forges, notify.read_notify):
         check(written)
     yield from _table("run", RunSettings(), written.get("run", {}), home)
     yield from _table("hub", HubSettings(), written.get("hub", {}), home)
@@ -62,6 +63,8 @@ def _rows(home: Home, location: Location, options: argparse.Namespace) -> Iterat
         for name, table in written.get(group, {}).items():
             for key, value in table.items():
                 yield SettingRow(f"{group}.{name}.{key}", _redact(key, value), home.config)
+    for key, value in written.get("notify", {}).items():
+        yield SettingRow(f"notify.{key}", _redact(key, value), home.config)
 
 
 def _store_source(options: argparse.Namespace) -> str:

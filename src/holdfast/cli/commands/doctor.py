@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast import errors
-from holdfast.cli import common, output
+from holdfast.cli import common, exit_status, output
 
 if TYPE_CHECKING:
     from holdfast.doctor.plan import Diagnosis, DoctorFinding, Progress, RepairTarget
@@ -95,7 +95,11 @@ TARGETS = ("self", "hapi", "hermes")
 
 def parser(name: str) -> argparse.ArgumentParser:
     """The target, and whether to repair it."""
-    parser = common.parser(name, "Find damage. Nothing is changed without --apply or --undo.")
+    parser = common.parser(
+        name,
+        "Find damage. Nothing is changed without --apply or --undo. "
+        f"Exits with {exit_status.FINDINGS} if it finds any.",
+    )
     parser.add_argument("target", nargs="?", choices=TARGETS, help="self (default): the Holdfast home")
     parser.add_argument("path", nargs="?", help="for hapi or hermes: its home folder or its database")
     parser.add_argument(
@@ -125,8 +129,9 @@ def run(options: argparse.Namespace) -> int:
             hint="holdfast doctor [self | hapi PATH | hermes PATH]",
         )
     if options.apply is None:
-        _show(_look(options, target, home, location), options)
-        return 0
+        found = _look(options, target, home, location)
+        _show(found, options)
+        return exit_status.FINDINGS if found.shown else 0
     receipt = _apply(options, target, home, location)
     _show_receipt(receipt, options.json)
     return 0 if not receipt.problems else 1

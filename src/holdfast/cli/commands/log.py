@@ -6,10 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from holdfast.cli import background, common, output
+from holdfast.cli import arguments, background, common, output
 from holdfast.cli.common import current_user
 from holdfast.cli.render import EventRenderer
-from holdfast.store import reads
+from holdfast.store import json_views, reads
 from holdfast.store.readonly import StoreWatcher, ask
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ def parser(name: str) -> argparse.ArgumentParser:
     parser = common.parser(name, "Show a session's events; with --json, one per line.")
     parser.add_argument("session", metavar="ID", help="an id, a unique prefix of it, or a key")
     parser.add_argument("-f", "--follow", action="store_true", help="wait for more events; Ctrl-C stops")
-    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this number")
+    parser.add_argument(
+        "--after", type=arguments.whole_number, default=0, metavar="SEQ", help="only events after this number"
+    )
     return parser
 
 
@@ -43,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             rows = watcher.ask(page)
             for row in rows:
                 if options.json:
-                    output.json_text(reads.event_json(row))
+                    output.json_text(json_views.event_json(row))
                 else:
                     output.text(renderer.log_line(row))
                 after = row[0]

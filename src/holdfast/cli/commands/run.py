@@ -13,8 +13,9 @@ from holdfast.cli import background, common, output
 from holdfast.cli import send as sending
 from holdfast.cli.common import current_user
 from holdfast.cli.render import EventRenderer
-from holdfast.store import reads
-from holdfast.store.readonly import StoreWatcher
+from holdfast.cli.summary import summary
+from holdfast.store import json_views, reads
+from holdfast.store.readonly import StoreWatcher, ask
 
 if TYPE_CHECKING:
     from holdfast.home import Home
@@ -34,7 +35,7 @@ def parser(name: str) -> argparse.ArgumentParser:
     parser = common.parser(
         name, "Run a prompt and follow it. Ctrl-C detaches, a second Ctrl-C cancels the task."
     )
-    parser.add_argument("-a", "--agent", help="claude, codex, gemini, … (`holdfast agents`)")
+    parser.add_argument("-a", "--agent", help="claude, codex, … (default: [run] agent, or the only one)")
     parser.add_argument("--session", metavar="ID", help="continue this session; refused if that is not safe")
     parser.add_argument("--key", help="your name for the thread; continued if safe, else started fresh")
     parser.add_argument(
@@ -73,6 +74,8 @@ def follow(home: Home, location: Location, session: str, task: str, as_json: boo
     outcome = ended["outcome"] or {}
     if moved := outcome.get("moved_to"):
         return follow(home, location, moved["session"], moved["task"], as_json)
+    if not as_json:
+        output.note(summary(ended, ask(home, location, lambda sql: reads.session(sql, session))))
     if ended["status"] == "succeeded":
         return 0
     stderr = str(outcome.get("stderr") or "").strip()
@@ -101,7 +104,7 @@ def _follow(home: Home, location: Location, session: str, task: str, as_json: bo
                 if row[3] != task:
                     continue
                 if as_json:
-                    output.json_text(reads.event_json(row))
+                    output.json_text(json_views.event_json(row))
                 elif (shown := renderer.followed(row)) is not None:
                     output.styled(shown)
             sys.stdout.flush()

@@ -32,10 +32,12 @@ def run(options: argparse.Namespace) -> int:
 
     async def question(sql: Sql) -> dict[str, Any]:
         session = await reads.resolve(sql, options.session)
+        asked = [one for one in await reads.asked(sql) if one["session"] == session]
+        tasks = (await reads.latest_tasks(sql, session=session, limit=LATEST))[::-1]
         return {
             "session": await reads.session(sql, session),
             "tokens": await reads.tokens(sql, session),
-            "tasks": (await reads.latest_tasks(sql, session=session, limit=LATEST))[::-1],
+            "tasks": [{**t, "asks": [a["body"] for a in asked if a["task"] == t["id"]]} for t in tasks],
         }
 
     found = ask(home, location, question)
@@ -89,7 +91,11 @@ def _print(session: dict[str, Any], tokens: list[Any], tasks: list[Any]) -> None
         more = f"{left_out} earlier tasks; `holdfast tasks --session {session['id']} -n {session['tasks']}`"
         output.text(f"{'task':<13} {more} lists all")
     for task in tasks[-SHOWN:]:
-        shown = f"{task['id']} {task['status']}, prompt {task['delivery']}: {task['prompt']}"
+        status = "asking" if task["asks"] else task["status"]
+        shown = f"{task['id']} {status}, prompt {task['delivery']}: {task['prompt']}"
         output.text(f"{'task':<13} {output.plain(shown)[:200]}")
+        for body in task["asks"]:
+            how = f"`holdfast answer {task['id']} allow` or `deny`"
+            output.text(f"{'asks':<13} {output.plain(render.call_text(body))[:200]} ({how})")
         if task["waiting_for"]:
             output.text(f"{'waits':<13} {output.plain(render.waiting_text(task))}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import common, output, render
+from holdfast.cli import arguments, common, output, render
+from holdfast.errors import StoreMissing
 from holdfast.store import reads
 from holdfast.store.readonly import ask
 
@@ -28,8 +29,16 @@ def parser(name: str) -> argparse.ArgumentParser:
     """Which tasks."""
     parser = common.parser(name, "List tasks, the latest first.")
     parser.add_argument("--session", metavar="ID", default="", help="only tasks of this session")
-    parser.add_argument("--status", choices=STATUSES, default="", help="only tasks with this status")
-    parser.add_argument("-n", "--limit", type=int, default=50, help="how many (default: 50)")
+    parser.add_argument(
+        "--status",
+        choices=STATUSES,
+        default="",
+        metavar="STATUS",
+        help=f"only tasks with this status: {', '.join(STATUSES)}",
+    )
+    parser.add_argument(
+        "-n", "--limit", type=arguments.whole_number, default=50, help="how many (default: 50)"
+    )
     parser.add_argument(
         "--settle",
         action="store_true",
@@ -55,7 +64,10 @@ def run(options: argparse.Namespace) -> int:
         asked = await reads.asked(sql)
         return [{**t, "asks": [a["body"] for a in asked if a["task"] == t["id"]]} for t in tasks]
 
-    found = ask(home, location, question)
+    try:
+        found = ask(home, location, question)
+    except StoreMissing as missing:
+        return common.begin("no tasks", missing, options)
     if options.json:
         output.json_line(found)
         return 0
@@ -68,14 +80,15 @@ def run(options: argparse.Namespace) -> int:
             (
                 t["id"],
                 t["session"],
-                t["status"],
+                "asking" if t["asks"] else t["status"],
                 t["delivery"],
                 output.ago(t["ended_at"] or t["started_at"] or t["queued_at"]),
-                _why(t)[:60],
-                " ".join(t["prompt"].split())[:200],
+                output.shortened(_why(t), 60),
+                output.shortened(" ".join(t["prompt"].split()), 200 if output.columns() is None else 60),
             )
             for t in found
         ],
+        drop=("DELIVERY", "WHEN"),
     )
     for t in found:
         if t["waiting_for"]:

@@ -9,13 +9,14 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from holdfast.cli import common, output
+from holdfast.cli import arguments, common, output
 from holdfast.cli.common import current_user
 from holdfast.errors import HoldfastError, StoreBusy
 
 if TYPE_CHECKING:
     from holdfast.hub.server import HttpServer
     from holdfast.hub.state import HubState
+    from holdfast.settings import HubSettings
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -23,7 +24,10 @@ def parser(name: str) -> argparse.ArgumentParser:
     parser = common.parser(name, "Run the hub: its API, its page and its worker. Prints the address.")
     parser.add_argument("--host", metavar="H", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument(
-        "--port", metavar="P", type=int, help="the port (default: 8420, or a free one if it is taken; 0: any)"
+        "--port",
+        metavar="P",
+        type=arguments.whole_number,
+        help="the port (default: 8420, or a free one if it is taken; 0: any)",
     )
     return parser
 
@@ -39,10 +43,12 @@ def run(options: argparse.Namespace) -> int:
     from holdfast.client.discovery import find_hub as door_of
     from holdfast.forges import settings as forges
     from holdfast.hub.lifecycle import live
+    from holdfast.notify import settings as notify
 
     home, location = common.home_and_location(options)
     written = config.load(home)
     forges.read_forges(written)  # refuses what is wrong before anything is begun
+    notify.read_notify(written)
     chosen = settings.settings_read(written)
     if options.host is not None:
         chosen = msgspec.structs.replace(chosen, host=options.host)
@@ -53,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     looking: list[asyncio.Task[None]] = []
 
     def tell(door: HttpServer, hub: HubState) -> None:
-        _tell(options, chosen.host, door, hub)
+        _tell(options, chosen, door, hub)
         if not options.json:
             looking.append(asyncio.create_task(_tell_adoptable(door)))
 
@@ -98,11 +104,12 @@ async def _tell_adoptable(door: HttpServer) -> None:
         output.note(f"holdfast: {one.agent}: {told}")
 
 
-def _tell(options: argparse.Namespace, host: str, door: HttpServer, hub: HubState) -> None:
-    """Say where it is, and which tasks have ended; what was healed is in the log, on the same stderr."""
-    from holdfast.hub import auth
+def _tell(options: argparse.Namespace, chosen: HubSettings, door: HttpServer, hub: HubState) -> None:
+    """Print the address, and which tasks have ended; what was healed is in the log, on the same stderr."""
+    from holdfast.hub import addresses, auth
+    from holdfast.settings import PORT
 
-    healed = hub.healed
+    healed, host = hub.healed, chosen.host
     if options.json:
         output.json_line({"url": door.url, "token": door.token, "pid": os.getpid()})
         sys.stdout.flush()
@@ -110,9 +117,17 @@ def _tell(options: argparse.Namespace, host: str, door: HttpServer, hub: HubStat
     if healed is not None:
         for one in healed.settled:
             output.note(output.finished_line(one.task, one.session, one.status, one.reason))
+    port = int(door.url.rpartition(":")[2])
+    if chosen.port is None and port != PORT:
+        output.note(f"holdfast: port {PORT} is taken by another program, so the hub listens on port {port}")
+    url = door.url
     if not auth.is_loopback(host):
         output.note(f"holdfast: other machines can reach {host}; they need the token in this address")
-    output.text(f"{door.url}/?token={door.token}")
+    if addresses.is_wildcard(host):
+        url = addresses.network_url(host, port) or door.url
+        note = f"on this machine it is also at {door.url}" if url != door.url else "there is no network now"
+        output.note(f"holdfast: {note}")
+    output.text(f"{url}/?token={door.token}")
     sys.stdout.flush()
     if sys.stderr.isatty():
         output.note("holdfast: open this address in a browser; Ctrl-C stops the hub, the agents keep running")

@@ -27,6 +27,7 @@ KINDS = {
     ".webmanifest": "application/manifest+json",
     ".woff2": "font/woff2",
 }
+SERVICE_WORKER = "/page/sw.js"
 PLAIN = b"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Holdfast</title></head>
 <body><h1>Holdfast</h1><p>This hub has no page. Its API: <a href="/schema">/schema</a>.</p></body></html>
@@ -82,6 +83,8 @@ def _loaded(path: str, _changed: int, _size: int) -> StaticFile:
 
 def _answer(request: Request[Any, Any, Any], found: StaticFile) -> ASGIResponse:
     headers = {"cache-control": "no-cache", **({"etag": found.etag} if found.etag else {})}
+    if request.url.path == SERVICE_WORKER:
+        headers["service-worker-allowed"] = "/"  # it serves the whole page, not only this folder
     if found.etag and request.headers.get("if-none-match") == found.etag:
         return ASGIResponse(status_code=304, headers=headers, media_type=found.kind)
     return ASGIResponse(body=found.body, media_type=found.kind, headers=headers)

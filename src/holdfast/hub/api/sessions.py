@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -10,7 +12,7 @@ from litestar import Response, delete, get, patch, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response.base import ASGIResponse
 
-from holdfast.errors import BadInput
+from holdfast.errors import BadInput, IllegalChange
 from holdfast.hub.api.responses import By, TheHub, fails, raw, told
 from holdfast.model.changes import Change, Describe, PatchMetadata
 from holdfast.model.commit import Commit
@@ -18,8 +20,11 @@ from holdfast.model.event import Event
 from holdfast.model.session import Header, Session
 from holdfast.model.task import Status
 from holdfast.model.token import Token
+from holdfast.resume.environment import tasks_of
+from holdfast.resume.facts import leftovers
 from holdfast.runner import sessions as removing
 from holdfast.runner import sessions as trusting
+from holdfast.runner.processes import end_leftovers
 from holdfast.store import reads
 from holdfast.store.reads import Filters
 
@@ -202,6 +207,34 @@ async def trust_session(
     return TrustedSession(found, last.id, by, data.reason)
 
 
+class LeftoverProcess(msgspec.Struct, frozen=True):
+    """A process that a dead run left behind."""
+
+    pid: int
+    command: str
+
+
+class StoppedLeftovers(msgspec.Struct, frozen=True):
+    """The leftover processes that were ended."""
+
+    ended: list[LeftoverProcess]
+
+
+@_changes("leftovers/stop", "stopLeftovers", "End the processes that dead runs of a session left behind")
+async def stop_leftovers(hub: TheHub, by: By, session: FromPath[str]) -> StoppedLeftovers:
+    """What was ended; `illegal_change` if nothing was left running."""
+    found = await hub.resolve(session)
+    running = await leftovers(hub.store, found)
+    ended: list[LeftoverProcess] = []
+    for name in await asyncio.to_thread(tasks_of, running):
+        with suppress(IllegalChange):  # they have just ended by themselves
+            stopped = await end_leftovers(hub.store, await hub.store.task(name), by)
+            ended += [LeftoverProcess(process.pid, process.command) for process in stopped]
+    if not running:
+        raise IllegalChange(f"no leftover process of session {found} is running")
+    return StoppedLeftovers(ended)
+
+
 ROUTES = [
     list_sessions,
     show_session,
@@ -211,6 +244,7 @@ ROUTES = [
     delete_session,
     restore_session,
     trust_session,
+    stop_leftovers,
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import get, post
@@ -67,10 +67,11 @@ class OpenPermissions(msgspec.Struct, frozen=True):
 @get("/api/permissions", operation_id="listPermissions", summary="What agents ask for", responses=fails())
 async def list_permissions(hub: TheHub) -> OpenPermissions:
     """The permissions of tasks that run, as long as nobody has answered them."""
-    return OpenPermissions([_asked(found) for found in await hub.store.asked()])
+    return OpenPermissions([open_permission(found) for found in await hub.store.asked()])
 
 
-def _asked(found: types.PendingPermission) -> OpenPermission:
+def open_permission(found: types.PendingPermission) -> OpenPermission:
+    """A pending permission as the API shows it."""
     call, name = str(found.body["call"]), found.body.get("name")
     return OpenPermission(
         session=found.session,
@@ -168,7 +169,8 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The prompt, and how to continue the session."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
-    how: ResumeMode = "resume"
+    # `verdict`: as the verdict says when its turn comes; where a resume is not safe, in a fresh session
+    how: ResumeMode | Literal["verdict"] = "resume"
     task: str | None = None  # as for a dispatch
     queue: bool = False
     brief: bool = True
@@ -185,9 +187,15 @@ class QueuedPrompt(msgspec.Struct, frozen=True):
 
 
 class RedispatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Only those of these threads; all where none is named. `wait`: queue also what must wait."""
+    """Which tasks to run again: those named, those of some keys, or all interrupted ones.
+
+    `tasks` holds ids of tasks, or sessions or keys. `failed`: also tasks that failed. `wait`: also queue
+    those that must wait.
+    """
 
     keys: list[str] | None = None
+    tasks: list[str] | None = None
+    failed: bool = False
     wait: bool = False
 
 
@@ -232,23 +240,32 @@ async def resume_session(
     hub: TheHub, by: By, session: FromPath[str], data: JSONBody[ResumeRequest]
 ) -> QueuedPrompt:
     """The task that was queued; it may be in a new session."""
-    wish = PromptRequest(session=await hub.resolve(session), **msgspec.structs.asdict(data))
+    fields = msgspec.structs.asdict(data)
+    if data.how == "verdict":
+        fields |= {"how": None, "may_move": True}
+    wish = PromptRequest(session=await hub.resolve(session), **fields)
     return _queued(await dispatching.dispatch(hub.context, wish, by=by))
 
 
 @post(
     "/api/redispatch",
     operation_id="redispatch",
-    summary="Run interrupted tasks once more: each once, each by its session's verdict",
+    summary="Run interrupted or failed tasks again: each once, each by its session's verdict",
     status_code=200,
     responses=fails(404, 409, 413),
 )
 async def redispatch(hub: TheHub, by: By, data: JSONBody[RedispatchBody | None] = None) -> RedispatchResult:
     """What became of each."""
-    keys, wait = (None, False) if data is None else (data.keys, data.wait)
+    body = RedispatchBody() if data is None else data
+    requests = [
+        RedispatchRequest(key=key, wait=body.wait, failed=body.failed)
+        for key in ([None] if body.keys is None else dict.fromkeys(body.keys))
+    ]
+    if body.tasks is not None:
+        requests = [RedispatchRequest(names=tuple(body.tasks), wait=body.wait)] if body.tasks else []
     came = RedispatchResult([], [])
-    for key in [None] if keys is None else dict.fromkeys(keys):
-        made = await redispatching.redispatch(hub.context, RedispatchRequest(key=key, wait=wait), by)
+    for request in requests:
+        made = await redispatching.redispatch(hub.context, request, by)
         came.redispatched.extend(msgspec.convert(made["redispatched"], list[RedispatchedTask]))
         came.skipped.extend(made["skipped"])
     return came

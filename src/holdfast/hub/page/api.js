@@ -64,7 +64,8 @@ export const reinstateToken = (which, native_id, reason) => post(`/api/sessions/
 export const remove = (which, reason) => ask("DELETE", query(`/api/sessions/${id(which)}`, { reason }));
 export const events = (which, after, limit, signal) =>
   ask("GET", query(`/api/sessions/${id(which)}/events`, { after, limit }), undefined, signal);
-export const verdict = (which) => ask("GET", `/api/sessions/${id(which)}/verdict`);
+export const verdict = (which, fork) => ask("GET", query(`/api/sessions/${id(which)}/verdict`, { fork: fork ? "true" : null }));
+export const stopLeftovers = (which) => post(`/api/sessions/${id(which)}/leftovers/stop`);
 export const verdicts = (which) => ask("GET", query("/api/verdicts", { session: which }));
 export const resume = (which, given) => post(`/api/sessions/${id(which)}/resume`, given);
 export const dispatch = (given) => post("/api/dispatch", given);
@@ -73,7 +74,10 @@ export const tasks = (filter) => ask("GET", query("/api/tasks", filter));
 export const task = (which) => ask("GET", `/api/tasks/${id(which)}`);
 export const cancel = (task) => post(`/api/tasks/${id(task)}/cancel`);
 export const permission = (task, answer, call) => post(`/api/tasks/${id(task)}/permission`, { answer, call });
-export const permissions = () => ask("GET", "/api/permissions");
+export const inbox = (since) => ask("GET", query("/api/inbox", { since }));
+export const folders = (prefix) => ask("GET", query("/api/folders", { prefix }));
+export const healed = () => ask("GET", "/api/healed");
+export const dismissHealed = (name) => post(`/api/healed/${id(name)}/dismiss`);
 export const agents = () => ask("GET", "/api/agents");
 export const overview = (days) => ask("GET", query("/api/overview", { days }));
 export const lives = (since) => ask("GET", query("/api/lives", { since }));

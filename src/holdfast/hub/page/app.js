@@ -1,16 +1,20 @@
 // The page put together: what is where, which view is open, and the one stream behind it all.
-import { asked } from "./permissions.js";
-import { startTask } from "./dispatch.js";
+import { activity } from "./activity.js";
+import { startTask } from "./new-task.js";
 import { Doctor } from "./doctor.js";
 import { h, icon, iconButton, put } from "./dom.js";
 import { healedBanner } from "./recovery-banner.js";
 import { Judged } from "./verdict-list.js";
-import { bind, showKeys } from "./shortcuts.js";
-import { Overview } from "./overview.js";
+import { bind, ONCE, showKeys } from "./shortcuts.js";
+import { Inbox } from "./inbox.js";
+import { Statistics } from "./statistics.js";
 import { palette } from "./palette.js";
 import { close as closePopover } from "./popover.js";
 import { go, here } from "./route.js";
-import { announce, quietly } from "./notify.js";
+import { announce, quietly, toast } from "./notify.js";
+import { worksOffline } from "./offline.js";
+import { answerPermission } from "./permission-card.js";
+import { needsPerson } from "./status.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { Stream } from "./stream.js";
@@ -34,7 +38,7 @@ const aside = document.getElementById("sessions");
 
 function bar() {
   const line = h("span", { id: "line", class: "line-state connecting", role: "status" }, "connecting");
-  const links = [["#/", "Overview"], ["#/tasks", "Tasks"], ["#/doctor", "Doctor"]].map(([href, label]) => h("a", { href }, label));
+  const links = [["#/", "Inbox"], ["#/tasks", "Tasks"], ["#/stats", "Statistics"], ["#/doctor", "Doctor"]].map(([href, label]) => h("a", { href }, label));
   put(
     document.getElementById("bar"),
     iconButton("menu", "Sessions", () => drawer(!document.body.classList.contains("drawer-open")), { id: "drawer-button", "aria-expanded": "false", "aria-controls": "sessions" }),
@@ -52,10 +56,11 @@ function openPalette() {
   closePopover();
   const commands = [
     { label: "New task…", hint: "n", run: newTask },
-    { label: "Overview", hint: "o", run: () => go("/") },
+    { label: "Inbox", hint: "o", run: () => go("/") },
     { label: "Tasks", hint: "t", run: () => go("/tasks") },
     { label: "Waiting for your answer", run: () => go("/tasks?asks=1") },
     { label: "Interrupted and waiting", run: () => go("/tasks?waiting=1") },
+    { label: "Statistics", run: () => go("/stats") },
     { label: "Doctor", hint: "d", run: () => go("/doctor") },
     { label: "Dark or light", run: switchTheme },
     { label: "Keys", hint: "?", run: () => showKeys(KEYS) },
@@ -68,7 +73,7 @@ function openPalette() {
       { label: "Go to the end", hint: "G", run: () => view.timeline.end() },
       { label: "Go to the beginning", hint: "g", run: () => view.timeline.top() },
     );
-    if (view.active) commands.unshift({ label: "Cancel the task", hint: "this session", run: () => view.cancel() });
+    commands.push(...view.stops());
   }
   palette(commands, sessions.held, (id) => go(`/s/${id}`));
 }
@@ -79,10 +84,29 @@ const toNeighbour = (step) => () => {
   if (id) go(`/s/${id}`);
 };
 
+/** Answer what the open session asks. */
+const answer = (decision) => () => {
+  const ask = view instanceof SessionView ? view.asking : null;
+  if (ask) answerPermission(ask, decision);
+  else toast("Nothing is asked here. Press w for the next thing that needs you.");
+};
+
+/** Open the next session that needs a person, after the open one. */
+function nextNeed() {
+  const { permissions, open } = activity.inbox;
+  const needs = [...new Set([...permissions.map((one) => one.session), ...open.filter(needsPerson).map((task) => task.session)])];
+  if (!needs.length) {
+    toast("Nothing needs you.");
+    return;
+  }
+  const at = view instanceof SessionView ? needs.indexOf(view.id) : -1;
+  go(`/s/${needs[(at + 1) % needs.length]}`);
+}
+
 const KEYS = {
   "/": ["Search sessions", () => (drawer(true), sessions.text.focus())],
   n: ["New task", newTask],
-  o: ["Overview", () => go("/")],
+  o: ["Inbox", () => go("/")],
   t: ["Tasks", () => go("/tasks")],
   d: ["Doctor", () => go("/doctor")],
   "]": ["Next session", toNeighbour(1)],
@@ -92,7 +116,10 @@ const KEYS = {
   g: ["Beginning of the timeline", inSession((open) => open.timeline.top())],
   G: ["End of the timeline, and follow it", inSession((open) => open.timeline.end())],
   f: ["Find in the session", inSession((open) => open.focusFind())],
-  r: ["Write to the session", inSession((open) => open.goOn.text.focus())],
+  w: ["Next thing that needs you", nextNeed],
+  a: ["Allow what the session asks", answer("allow"), ONCE],
+  x: ["Deny what the session asks", answer("deny"), ONCE],
+  r: ["Write to the session", inSession((open) => open.composer.text.focus())],
   "?": ["These keys", () => showKeys(KEYS)],
 };
 
@@ -102,7 +129,8 @@ function viewAt({ path, query }) {
   if (name === "tasks") return new Tasks(query);
   if (name === "verdicts") return new Judged(query.get("action") ?? "resume");
   if (name === "doctor") return new Doctor();
-  return new Overview(stream);
+  if (name === "stats") return new Statistics(stream);
+  return new Inbox();
 }
 
 async function show() {
@@ -120,7 +148,7 @@ async function show() {
   unreached = false;
   const mine = (view = viewAt(place));
   sessions.chosen = place.path[0] === "s" ? place.path[1] : null;
-  asked.place = "Holdfast";
+  activity.place = "Holdfast";
   for (const link of document.querySelectorAll("#bar nav a")) {
     const path = link.hash.slice(2);
     if (path === (place.path[0] ?? "")) link.setAttribute("aria-current", "page");
@@ -179,7 +207,8 @@ stream.addEventListener("state", (message) => {
   }
   lost = message.detail !== "live";
 });
-asked.follow(stream);
+activity.follow(stream);
+worksOffline();
 stream.open();
 sessions.load();
 show();

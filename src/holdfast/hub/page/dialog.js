@@ -11,6 +11,17 @@ export function dialog(title, content, className = "") {
   return box;
 }
 
+/** Ask whether to do something that stops or removes; the keyboard is on the harmless answer. */
+export function confirm(title, content, yes, no = "Cancel") {
+  return new Promise((resolve) => {
+    const keep = h("button", { type: "button", onclick: () => box.close() }, no);
+    const form = h("form", { method: "dialog", onsubmit: () => resolve(true) }, h("h2", null, title), content, h("div", { class: "buttons" }, h("span", { class: "grow" }), keep, h("button", { type: "submit", class: "danger" }, yes)));
+    const box = dialog(title, form);
+    box.addEventListener("close", () => resolve(false));
+    keep.focus();
+  });
+}
+
 /** Ask for one line of text, or only show something; null if it was dismissed. */
 export function ask(title, label, value, done, extra = null) {
   return new Promise((resolve) => {

@@ -1,5 +1,6 @@
 // What the page has to say by itself: to the ear, and in a corner with a way back.
 import { h, iconButton } from "./dom.js";
+import { problemText } from "./hints.js";
 
 const STAY_MS = 12_000;
 
@@ -46,5 +47,5 @@ export function quietly(problem) {
 /** What went wrong, with the hub's hint. */
 export function trouble(problem) {
   if (problem.name === "AbortError") return;
-  toast(problem.hint ? `${problem.message} ${problem.hint}` : problem.message, null, "bad");
+  toast(problemText(problem), null, "bad");
 }

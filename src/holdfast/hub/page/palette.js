@@ -21,7 +21,7 @@ export function fit(letters, text) {
   return score;
 }
 
-/** Open it over commands [{label, hint, run}] and the sessions at hand. */
+/** Open it over commands [{label, hint, run, danger}] and the sessions at hand. */
 export function palette(commands, sessions, open) {
   const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", "aria-label": "Command or session", placeholder: "Command or session…", autocomplete: "off", spellcheck: "false" });
   const list = h("ul", { id: "palette-list", role: "listbox", "aria-label": "Matches" });
@@ -37,8 +37,8 @@ export function palette(commands, sessions, open) {
   };
   const sessionEntry = (session) => ({ label: session.title ?? session.id, hint: `${session.agent} · ${session.key ?? ago(session.updated_at)}`, words: `${session.title ?? ""} ${session.key ?? ""} ${session.id} ${session.agent}`, run: () => open(session.id) });
   const draw = () => {
-    put(list, shown.map((entry, index) => h("li", { role: "option", id: `palette-${index}`, "aria-selected": index === chosen ? "true" : "false", onclick: () => run(entry) }, h("bdi", null, entry.label), h("span", { class: "faint" }, entry.hint ?? ""))));
-    if (shown.length) field.setAttribute("aria-activedescendant", `palette-${chosen}`);
+    put(list, shown.map((entry, index) => h("li", { role: "option", id: `palette-${index}`, "aria-selected": index === chosen ? "true" : "false", class: entry.danger ? "danger" : null, onclick: () => run(entry) }, h("bdi", null, entry.label), h("span", { class: "faint" }, entry.hint ?? ""))));
+    if (chosen >= 0) field.setAttribute("aria-activedescendant", `palette-${chosen}`);
     else field.removeAttribute("aria-activedescendant");
     list.children[chosen]?.scrollIntoView({ block: "nearest" });
   };
@@ -48,8 +48,9 @@ export function palette(commands, sessions, open) {
     const all = [...commands, ...[...known.values()].map(sessionEntry)];
     const scored = all.map((entry) => [letters ? fit(letters, entry.words ?? entry.label) : 0, entry]).filter(([score]) => score >= 0);
     if (letters) scored.sort((a, b) => b[0] - a[0]);
+    else scored.sort((a, b) => Boolean(a[1].danger) - Boolean(b[1].danger));
     shown = scored.slice(0, 12).map(([, entry]) => entry);
-    chosen = 0;
+    chosen = shown.findIndex((entry) => !entry.danger); // what stops or deletes is never preselected
     draw();
   };
   field.addEventListener("input", () => {
@@ -67,7 +68,7 @@ export function palette(commands, sessions, open) {
   field.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && shown.length) {
-      chosen = (chosen + step + shown.length) % shown.length;
+      chosen = chosen < 0 ? (step > 0 ? 0 : shown.length - 1) : (chosen + step + shown.length) % shown.length;
       draw();
     } else if (event.key === "Enter" && shown[chosen]) run(shown[chosen]);
     else return;

@@ -1,37 +1,54 @@
-// What was healed when the hub started: a banner, until it is dismissed.
+// What starts of the hub repaired and could not repair: a banner, until a person dismisses it.
 import * as api from "./api.js";
 import { h, iconButton, put } from "./dom.js";
-import { many } from "./time.js";
-
-const SEEN = "holdfast-healed-seen";
+import { trouble } from "./notify.js";
+import { clock, many } from "./time.js";
 
 /** What was done, one line each. */
 export function doneList(done) {
-  return h("ul", { class: "done" }, done.map((one) => h("li", null, h("code", { class: "code-word" }, one.code), " ", h("span", null, one.result), one.subject ? h("bdi", { class: "faint" }, ` ${one.subject}`) : null)));
+  return h("ul", { class: "done" }, done.map((one) => h("li", null, h("span", null, one.result), one.subject ? h("bdi", { class: "faint" }, ` ${one.subject}`) : null, " ", h("code", { class: "code-word" }, one.code))));
 }
 
-/** Show the banner if there is something that nobody has dismissed yet. */
+const left = (report) => [...report.problems, ...report.unhealed.map((one) => `${one.subject}: ${one.text}${one.kept.length ? ` (${one.kept.join(", ")})` : ""}`)];
+
+/** Show the banner if there is a report that nobody has dismissed yet. */
 export async function healedBanner(place) {
-  const { healed } = await api.health();
-  const done = healed?.done ?? [];
-  const unhealed = (healed?.unhealed ?? []).map((one) => `${one.subject}: ${one.text}${one.kept.length ? ` (${one.kept.join(", ")})` : ""}`);
-  const problems = [...(healed?.problems ?? []), ...unhealed];
-  if ((!done.length && !problems.length) || localStorage.getItem(SEEN) === healed.at) {
+  show(place, (await api.healed()).reports);
+}
+
+function show(place, reports) {
+  const done = reports.flatMap((report) => report.done);
+  const problems = reports.flatMap(left);
+  if (!done.length && !problems.length) {
     put(place);
     return;
   }
-  const words = [done.length ? `${many(done.length, "thing")} healed at start` : "", problems.length ? `${many(problems.length, "problem")} left` : ""].filter(Boolean).join(", ");
-  const dismiss = () => {
-    localStorage.setItem(SEEN, healed.at);
-    put(place);
+  const words = [done.length ? `${many(done.length, "thing")} repaired at start` : "", problems.length ? `${many(problems.length, "thing")} could not be repaired` : ""].filter(Boolean).join(", ");
+  const dismiss = async () => {
+    try {
+      let rest = reports;
+      for (const report of reports) rest = (await api.dismissHealed(report.name)).reports;
+      show(place, rest);
+    } catch (problem) {
+      trouble(problem);
+    }
   };
   put(
     place,
     h(
       "section",
-      { class: `banner ${problems.length ? "bad" : ""}`, "aria-label": "Healed at start" },
-      h("details", null, h("summary", null, words), doneList(done), problems.length ? h("ul", { class: "done" }, problems.map((text) => h("li", null, text))) : null, h("p", null, h("a", { href: "#/doctor" }, "To the doctor"))),
+      { class: `banner ${problems.length ? "bad" : ""}`, "aria-label": "Repaired at start" },
+      h("details", null, h("summary", null, words), reports.map(section), h("p", null, h("a", { href: "#/doctor" }, "Open the doctor"))),
       iconButton("close", "Dismiss", dismiss),
     ),
   );
+}
+
+function section(report) {
+  const problems = left(report);
+  return [
+    h("p", { class: "faint" }, `At the start of ${clock(report.at)}`),
+    report.done.length ? doneList(report.done) : null,
+    problems.length ? [h("p", null, h("strong", null, "Not repaired:")), h("ul", { class: "done" }, problems.map((text) => h("li", null, text)))] : null,
+  ];
 }

@@ -1,24 +1,27 @@
-// One session: its header, its strip, its timeline, and the form to go on.
+// One session: its header, what runs, its strip, its timeline, and the composer.
 import * as api from "./api.js";
-import { asked } from "./permissions.js";
-import { h, icon, iconButton, put } from "./dom.js";
-import { GoOn } from "./resume-form.js";
+import { activity } from "./activity.js";
+import { Composer } from "./composer.js";
+import { h, iconButton, put } from "./dom.js";
+import { OpenTasks, stopTask, taskName } from "./open-tasks.js";
+import { OutcomeCard } from "./outcome-card.js";
+import { askingCard } from "./permission-card.js";
+import { awayCard, sessionActions } from "./session-actions.js";
+import { queueText, statusOf, statusWord } from "./status.js";
 import { ENDED, waiting } from "./timeline-items.js";
 import { Log } from "./session-log.js";
 import { menu } from "./popover.js";
-import { announce, quietly, toast, trouble } from "./notify.js";
+import { announce, quietly } from "./notify.js";
 import { Strip } from "./timeline-strip.js";
 import { Timeline } from "./timeline.js";
 import { Tokens } from "./tokens.js";
 import { chip, show, verdictOf } from "./verdict.js";
-import { ago, count, full, many } from "./time.js";
+import { ago, full, many, totalUsage, usageText } from "./time.js";
 import { go } from "./route.js";
-import { ask } from "./dialog.js";
 
 const VERDICT_MS = 4000; // a verdict also hangs on processes, which no record tells of
 const HOUR_MS = 3_600_000;
 const before = (stamp) => new Date(Date.parse(stamp) - HOUR_MS).toISOString().replace("Z", "000Z"); // a killed hub's last sign may be older
-const ACTIVE = new Set(["queued", "waiting", "running", "unreachable"]);
 
 /** The view of one session. */
 export class SessionView {
@@ -27,6 +30,7 @@ export class SessionView {
   #statuses = new Map();
   #asks = [];
   #closed = false;
+  #judged = null; // the latest verdict
 
   constructor(id, stream, seq = null) {
     this.id = id;
@@ -39,6 +43,7 @@ export class SessionView {
       ["gap", () => document.dispatchEvent(new CustomEvent("reload"))],
       ["state", (message) => this.#line(message.detail)],
     ];
+    this.changed = () => this.session && this.#head();
   }
 
   async open() {
@@ -50,15 +55,18 @@ export class SessionView {
     this.log = new Log(this.id);
     this.timeline = new Timeline(this.log, (task) => task !== null && !ENDED.has(this.#statuses.get(task)));
     this.strip = new Strip((at, time) => (at === null ? this.timeline.toTime(time) : this.timeline.toSeq(at)));
-    this.goOn = new GoOn(this.id, (told) => this.#went(told));
+    this.composer = new Composer(this.id, (told) => this.#went(told));
+    this.openTasks = new OpenTasks();
+    this.outcome = new OutcomeCard(this.id, { sent: (told) => this.#went(told), changed: () => this.#again(), composer: this.composer });
     this.chip = chip(null, "this session");
     this.head = h("header", { class: "session-head" });
     this.banner = h("div", { class: "permission-bar", hidden: true });
     this.finder = this.#finder();
-    put(this.element, this.head, this.strip.element, this.timeline.element, this.banner, this.goOn.element);
-    this.goOn.chips.append(this.chip);
+    put(this.element, this.head, this.openTasks.element, this.strip.element, this.timeline.element, this.banner, this.outcome.element, this.composer.element);
+    this.composer.chips.append(this.chip);
     this.#head();
     for (const [name, heard] of this.heard) this.stream.addEventListener(name, heard);
+    activity.addEventListener("change", this.changed);
     for (const said of this.stream.saying(this.id)) this.timeline.partial(said);
     this.log.addEventListener("change", () => this.#changed());
     this.timeline.addEventListener("view", () => (this.strip.view = this.timeline.span));
@@ -73,6 +81,7 @@ export class SessionView {
   close() {
     this.#closed = true;
     for (const [name, heard] of this.heard) this.stream.removeEventListener(name, heard);
+    activity.removeEventListener("change", this.changed);
     this.#timers.forEach(clearInterval);
     clearTimeout(this.#drawn);
     this.log?.close();
@@ -107,6 +116,11 @@ export class SessionView {
     }
     clearTimeout(this.#drawn);
     this.#drawn = setTimeout(() => this.#drawStrip(), 80);
+    const usage = usageText(totalUsage(this.log.events));
+    if (usage !== this.usage) {
+      this.usage = usage;
+      this.#head();
+    }
     this.#ask();
   }
 
@@ -123,15 +137,17 @@ export class SessionView {
     const key = this.#asks.map((ask) => ask.seq).join();
     if (this.banner.dataset.asks === key) return;
     this.banner.dataset.asks = key;
-    put(this.banner, this.#asks.slice(0, 3).map((event) => this.timeline.asking({ ...event.body, task: event.task })));
+    put(this.banner, this.#asks.slice(0, 3).map((event) => askingCard({ ...event.body, task: event.task })));
   }
 
   async #verdict(mark = `${this.session.events}/${Date.now()}`) {
     if (document.hidden) return;
     const verdict = await verdictOf(this.id, mark);
     if (this.#closed || !verdict) return;
+    this.#judged = verdict;
     show(this.chip, verdict, "this session");
-    this.goOn.verdict = verdict;
+    this.composer.verdict = verdict;
+    this.outcome.show(this.session, this.pending, verdict);
   }
 
   async #again() {
@@ -172,27 +188,39 @@ export class SessionView {
     this.finder.querySelector("input").focus();
   }
 
-  get active() {
-    return ACTIVE.has(this.session?.last_status);
+  /** The oldest permission that this session waits for. */
+  get asking() {
+    const first = this.#asks[0];
+    return first ? { ...first.body, task: first.task } : null;
   }
 
-  async cancel() {
-    try {
-      await api.cancel(this.session.last_task);
-      announce("Asked to stop");
-    } catch (problem) {
-      trouble(problem);
-    }
+  /** The tasks of this session that have not ended. */
+  get pending() {
+    return activity.open(this.id);
+  }
+
+  /** What stops a task of this session, for the palette: each names its task. */
+  stops() {
+    return this.pending.map((task) => ({ label: `${task.status === "running" ? "Stop" : "Remove from the queue"}: ${taskName(task, 60)}`, hint: "this session", danger: true, run: () => stopTask(task) }));
+  }
+
+  actions() {
+    return sessionActions(this.session, () => this.#tokens(), () => this.#again());
   }
 
   #head() {
     const { session } = this;
-    asked.place = `${session.title ?? session.id} · Holdfast`;
+    const open = this.pending;
+    const status = statusOf(session, open, activity.asks(this.id));
+    const queue = queueText(open);
+    activity.place = `${session.title ?? session.id} · Holdfast`;
     const facts = [
       h("span", { class: "agent" }, session.agent),
       session.key ? h("code", { class: "key", title: "key" }, session.key) : null,
-      h("span", { class: `status ${session.state === "live" ? (session.last_status ?? "") : session.state}` }, session.state === "live" ? (session.last_status ?? "no task") : session.state),
+      h("span", { class: `status ${status}` }, statusWord(status)),
+      queue ? h("span", { class: "queue" }, queue) : null,
       h("span", { title: full(session.updated_at) }, ago(session.updated_at)),
+      this.usage ? h("span", { class: "usage" }, this.usage) : null,
       h("span", null, many(session.events, "record")),
       session.cwd ? h("bdi", { class: "path", title: session.cwd }, session.cwd) : null,
       session.worktree ? h("span", { title: session.worktree.path }, `worktree ${session.worktree.branch}`) : null,
@@ -201,11 +229,14 @@ export class SessionView {
     ];
     put(
       this.head,
-      h("div", { class: "title-row" }, h("h1", { tabindex: "-1" }, h("bdi", null, session.title ?? session.id)), this.finder, this.active ? h("button", { type: "button", class: "danger", onclick: () => this.cancel() }, icon("stop"), "Cancel") : null, iconButton("more", "More actions", (event) => menu(event.currentTarget, this.actions(), "Session actions"), { "aria-haspopup": "menu" })),
+      h("div", { class: "title-row" }, h("h1", { tabindex: "-1" }, h("bdi", null, session.title ?? session.id)), this.finder, iconButton("more", "More actions", (event) => menu(event.currentTarget, this.actions(), "Session actions"), { "aria-haspopup": "menu" })),
       h("p", { class: "facts" }, facts),
-      session.state === "live" ? null : this.#away(session),
+      session.state === "live" ? null : awayCard(session, this.composer, () => this.#again()),
     );
-    this.goOn.element.hidden = session.state !== "live";
+    this.openTasks.show(open, activity.asks(this.id));
+    this.composer.element.hidden = session.state === "deleted";
+    this.composer.state = { running: open.some((task) => task.status === "running" || task.status === "unreachable"), archived: session.state === "archived" };
+    if (this.#judged) this.outcome.show(session, open, this.#judged);
   }
 
   #token() {
@@ -217,57 +248,5 @@ export class SessionView {
 
   #tokens() {
     this.tokensDialog = new Tokens(this.session, this.tokens, () => this.#again());
-  }
-
-  #away(session) {
-    const note = session.deletion ?? session.archive;
-    const back = session.state === "deleted" ? this.#act("Restored", () => api.restore(this.id)) : this.#act("Taken out of the archive", () => api.unarchive(this.id));
-    return h("p", { class: "away" }, `${session.state === "deleted" ? "Deleted" : "Archived"}${note ? ` by ${note.by}${note.reason ? `: ${note.reason}` : ""}` : ""}. `, h("button", { type: "button", onclick: back }, session.state === "deleted" ? "Restore" : "Unarchive"));
-  }
-
-  #act(words, call, undo = null) {
-    return async () => {
-      try {
-        await call();
-        toast(words, undo && { label: "Undo", run: undo });
-        this.#again();
-      } catch (problem) {
-        trouble(problem);
-      }
-    };
-  }
-
-  /** What can be done with this session, for its menu and the palette. */
-  actions() {
-    const { session, id } = this;
-    const live = session.state === "live";
-    return [
-      { label: "Rename…", run: () => this.#rename() },
-      live ? { label: "Trust…", run: () => this.#trust() } : null,
-      { label: "Tokens…", run: () => this.#tokens() },
-      live ? { label: "Archive", run: this.#act("Archived", () => api.archive(id, "from the page"), this.#act("Taken out of the archive", () => api.unarchive(id))) } : null,
-      session.state === "archived" ? { label: "Unarchive", run: this.#act("Taken out of the archive", () => api.unarchive(id)) } : null,
-      session.state === "deleted" ? { label: "Restore", run: this.#act("Restored", () => api.restore(id)) } : null,
-      { label: `Copy id ${id.slice(0, 8)}`, run: () => navigator.clipboard?.writeText(id) },
-      { label: "Facts…", run: () => this.#facts() },
-      session.state === "deleted" ? null : { label: "Delete", danger: true, run: this.#act("Deleted", () => api.remove(id, "from the page"), this.#act("Restored", () => api.restore(id))) },
-    ].filter(Boolean);
-  }
-
-  async #rename() {
-    const title = await ask("Rename", "Title", this.session.title ?? "", "Rename");
-    if (title) this.#act("Renamed", () => api.rename(this.id, this.session.version, title))();
-  }
-
-  async #trust() {
-    const reason = await ask("Trust this session", "Why is it safe to resume?", "", "Trust");
-    if (reason) this.#act("Trusted", () => api.trust(this.id, reason))();
-  }
-
-  #facts() {
-    ask("Facts", null, null, "Close", [
-      h("dl", null, [["Id", this.id], ["Created", full(this.session.created_at)], ["Node", this.session.host ?? ""], ["Folder", this.session.cwd ?? ""], ["Records", count(this.session.events)], ["Metadata version", `${this.session.version}`]].flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
-      h("pre", { tabindex: "0" }, JSON.stringify(this.session.metadata ?? this.session.metadata_problem, null, 2)),
-    ]);
   }
 }

@@ -1,7 +1,9 @@
-// The sessions at the left: found, filtered, kept up to date.
+// The sessions at the left, by project: found, filtered, kept up to date.
 import * as api from "./api.js";
-import { asked } from "./permissions.js";
-import { h, put } from "./dom.js";
+import { activity } from "./activity.js";
+import { h, icon, put } from "./dom.js";
+import { arrange } from "./projects.js";
+import { queueText, statusOf, statusWord } from "./status.js";
 import { chip, show, verdictOf } from "./verdict.js";
 import { ago, count, full, many } from "./time.js";
 import { quietly } from "./notify.js";
@@ -16,6 +18,16 @@ const STATES = [
 ];
 const STATUSES = ["running", "queued", "waiting", "succeeded", "failed", "cancelled", "interrupted"];
 const RUNS = new Set(["running", "queued", "waiting"]);
+const NORMAL = new Set(["succeeded", "none", "archived"]); // these have no mark of their own
+const FOLDED = "holdfast-folded"; // projects that a person has folded
+
+function foldedProjects() {
+  try {
+    return new Set(JSON.parse(localStorage.getItem(FOLDED)) ?? []);
+  } catch {
+    return new Set();
+  }
+}
 
 /** The list and its filters. */
 export class Sessions {
@@ -26,6 +38,8 @@ export class Sessions {
   #chosen = null;
   #seen;
   #more;
+  #paused = false;
+  #shape = ""; // how the list is arranged now
 
   constructor() {
     this.text = h("input", { type: "search", id: "session-search", placeholder: "Search sessions", "aria-label": "Search sessions", oninput: () => this.#soon(200) });
@@ -33,7 +47,8 @@ export class Sessions {
     this.agent = select("Agent", [["", "Any agent"]], () => this.load());
     this.status = select("Last task", [["", "Any result"], ...STATUSES.map((status) => [status, status])], () => this.load());
     this.empty = h("input", { type: "checkbox", id: "show-empty", onchange: () => this.load() });
-    this.list = h("ul", { class: "sessions", "aria-label": "Sessions" });
+    this.list = h("div", { class: "sessions", role: "group", "aria-label": "Sessions" });
+    this.folded = foldedProjects();
     this.foot = h("div", { class: "list-foot" });
     this.told = h("span", { class: "how-many", role: "status" });
     this.scroller = h("div", { class: "list-scroll", tabindex: "-1" }, this.list, this.foot);
@@ -55,7 +70,7 @@ export class Sessions {
     this.#more.observe(this.foot);
     setInterval(() => this.#ages(), 30_000);
     setInterval(() => this.#again(), 5_000);
-    asked.addEventListener("change", () => this.#rows.forEach((row) => this.#ask(row)));
+    activity.addEventListener("change", () => this.#rows.forEach((row) => this.#ask(row)));
     document.addEventListener("verdict", ({ detail }) => {
       const row = this.#rows.get(detail.session);
       if (row) show(row.chip, detail.verdict, row.session.title ?? row.session.id);
@@ -98,7 +113,10 @@ export class Sessions {
       this.#next = page.next;
       this.#rows.forEach((row) => this.#seen.unobserve(row.element));
       this.#rows.clear();
-      put(this.list, page.sessions.map((session) => this.#row(session)));
+      this.#shape = "";
+      this.#paused = false;
+      for (const session of page.sessions) this.#row(session);
+      this.#arrange();
       this.#footer();
     } catch (problem) {
       quietly(problem);
@@ -115,13 +133,16 @@ export class Sessions {
     this.#more.observe(this.foot);
   }
 
-  async #older() {
-    if (!this.#next || this.#loading) return;
+  async #older(asked = false) {
+    if (!this.#next || this.#loading || (this.#paused && !asked)) return;
     const mine = (this.#loading = new AbortController());
     try {
       const page = await api.sessions({ ...this.#filter, before: this.#next }, mine.signal);
       this.#next = page.next;
-      for (const session of page.sessions) if (!this.#rows.has(session.id)) this.list.append(this.#row(session));
+      const tall = this.scroller.scrollHeight;
+      for (const session of page.sessions) if (!this.#rows.has(session.id)) this.#row(session);
+      this.#arrange();
+      this.#paused = this.scroller.scrollHeight <= tall; // all of it went into folded parts: a person asks for more
       this.#footer();
     } catch (problem) {
       quietly(problem);
@@ -155,12 +176,8 @@ export class Sessions {
     for (const [id, row] of this.#rows) {
       if (!ids.has(id) && (!page.next || row.session.updated_at >= oldest)) this.#drop(id);
     }
-    let before = this.list.firstElementChild;
-    for (const session of page.sessions) {
-      const element = this.#update(session);
-      if (element === before) before = before.nextElementSibling;
-      else this.list.insertBefore(element, before);
-    }
+    for (const session of page.sessions) this.#update(session);
+    this.#arrange();
     if (!this.#rows.size || !this.#next) this.#next = page.next && this.#rows.size <= PAGE ? page.next : this.#next;
     this.#footer();
     this.#further();
@@ -184,27 +201,71 @@ export class Sessions {
     return row.element;
   }
 
+  // Rows are kept and moved; nothing is drawn again while the arrangement stays the same.
+  #arrange() {
+    const sessions = [...this.#rows.values()].map((row) => row.session).sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
+    const groups = arrange(sessions);
+    const shape = JSON.stringify(groups.map((group) => [group.path, group.name, group.rows.map((row) => [row.session.id, row.earlier.map((one) => one.id)])]));
+    if (shape === this.#shape) return;
+    this.#shape = shape;
+    const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
+    const top = this.scroller.scrollTop;
+    put(this.list, groups.map((group) => this.#group(group)));
+    this.scroller.scrollTop = top;
+    if (focused?.isConnected) focused.focus({ preventScroll: true });
+  }
+
+  #group(group) {
+    const details = h(
+      "details",
+      { class: "project", open: !this.folded.has(group.path) },
+      h("summary", { title: group.path || null }, icon("right"), h("bdi", { class: "project-name" }, group.name), h("span", { class: "faint" }, count(group.rows.length))),
+      h("ul", { "aria-label": group.name }, group.rows.map((row) => this.#nested(row))),
+    );
+    details.addEventListener("toggle", () => {
+      if (details.open) this.folded.delete(group.path);
+      else this.folded.add(group.path);
+      localStorage.setItem(FOLDED, JSON.stringify([...this.folded]));
+    });
+    return details;
+  }
+
+  #nested({ session, earlier }) {
+    const row = this.#rows.get(session.id);
+    row.element.querySelector("details.earlier")?.remove();
+    if (earlier.length) {
+      const open = earlier.some((one) => one.id === this.#chosen);
+      row.element.append(h("details", { class: "earlier", open }, h("summary", null, icon("right"), many(earlier.length, "earlier session")), h("ul", null, earlier.map((one) => this.#rows.get(one.id).element))));
+    }
+    return row.element;
+  }
+
   #write(row) {
     const focused = row.link.contains(document.activeElement) ? "link" : null;
-    row.asks = asked.in(row.session.id);
+    row.mark = this.#markOf(row.session);
     put(row.link, ...this.#inside(row.session));
     if (focused) row.link.focus();
   }
 
+  #markOf(session) {
+    const open = activity.open(session.id);
+    return `${statusOf(session, open, activity.asks(session.id))}/${queueText(open)}`;
+  }
+
   #ask(row) {
-    if (row.asks !== asked.in(row.session.id)) this.#write(row);
+    if (row.mark !== this.#markOf(row.session)) this.#write(row);
   }
 
   #footer() {
     const words = this.#next ? `${count(this.#rows.size)}+ sessions` : many(this.#rows.size, "session");
     if (this.told.textContent !== words) put(this.told, words);
-    put(this.foot, this.#next ? "Loading…" : this.#rows.size ? "" : h("p", { class: "nothing" }, this.#narrowed ? "No session fits." : "No sessions here yet."));
+    put(this.foot, this.#next ? (this.#paused ? h("button", { type: "button", onclick: () => this.#older(true) }, "Load older sessions") : "Loading…") : this.#rows.size ? "" : h("p", { class: "nothing" }, this.#narrowed ? "No session fits." : "No sessions here yet."));
   }
 
   #row(session) {
     const link = h("a", { href: `#/s/${encodeURIComponent(session.id)}`, class: "session-link" }, this.#inside(session));
     const name = session.title ?? session.id;
-    const row = { session, link, chip: chip(null, name), asks: asked.in(session.id) };
+    const row = { session, link, chip: chip(null, name), mark: this.#markOf(session) };
     row.element = h("li", { class: "session", "data-id": session.id }, link, row.chip);
     this.#rows.set(session.id, row);
     this.#mark(row);
@@ -213,17 +274,18 @@ export class Sessions {
   }
 
   #inside(session) {
-    const status = session.state !== "live" ? session.state : asked.in(session.id) ? "asks" : session.last_status;
+    const [status, queue] = this.#markOf(session).split("/");
     return [
       h("bdi", { class: "title" }, session.title ?? session.key ?? session.id),
       h(
         "span",
         { class: "meta" },
-        h("span", { class: `dot ${status ?? "none"}`, "aria-hidden": "true" }),
+        NORMAL.has(status) ? null : h("span", { class: `dot ${status}`, "aria-hidden": "true" }),
+        NORMAL.has(status) ? null : h("span", { class: `word ${status}` }, statusWord(status)),
+        queue ? h("span", { class: "word queued" }, queue) : null,
         h("span", { class: "agent" }, session.agent),
-        status ? h("span", { class: `word ${status}` }, status === "asks" ? "asks you" : status) : null,
         h("time", { datetime: session.updated_at, title: full(session.updated_at) }, ago(session.updated_at)),
-        session.worktree ? h("span", { title: session.worktree.path }, "worktree") : null,
+        session.worktree ? h("span", { class: "branch", title: session.worktree.path }, session.worktree.branch) : null,
       ),
       session.key ? h("code", { class: "key" }, session.key) : null,
     ];
@@ -283,7 +345,7 @@ export class Sessions {
 
   /** The one after or before that which is open. */
   neighbor(step) {
-    const ids = [...this.list.children].map((element) => element.dataset.id);
+    const ids = [...this.list.querySelectorAll("li.session")].filter((element) => element.checkVisibility()).map((element) => element.dataset.id);
     const at = ids.indexOf(this.#chosen);
     return ids[at < 0 ? 0 : at + step] ?? null;
   }
@@ -297,8 +359,8 @@ export class Sessions {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step || !event.target.matches(".session-link")) return;
     event.preventDefault();
-    const next = step > 0 ? event.target.closest("li").nextElementSibling : event.target.closest("li").previousElementSibling;
-    next?.querySelector("a").focus();
+    const links = [...this.list.querySelectorAll(".session-link")].filter((link) => link.checkVisibility());
+    links[links.indexOf(event.target) + step]?.focus();
   }
 }
 

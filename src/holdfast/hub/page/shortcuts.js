@@ -2,9 +2,10 @@
 import { dialog } from "./dialog.js";
 import { h } from "./dom.js";
 
+export const ONCE = "once"; // a key that does nothing again while it is held
 const TYPING = "input, textarea, select, [contenteditable]";
 
-/** Bind keys to {key: [label, run]}; Ctrl/Cmd-K is always the palette. */
+/** Bind keys to {key: [label, run, ONCE?]}; Ctrl/Cmd-K is always the palette. */
 export function bind(keys, openPalette) {
   addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
@@ -18,7 +19,7 @@ export function bind(keys, openPalette) {
       return;
     }
     const found = keys[event.key];
-    if (!found) return;
+    if (!found || (event.repeat && found[2] === ONCE)) return;
     event.preventDefault();
     found[1]();
   });

@@ -1,6 +1,9 @@
 // Tasks as a table: by outcome, by day, or those that were cut off and wait.
 import * as api from "./api.js";
+import { activity } from "./activity.js";
 import { h, put } from "./dom.js";
+import { withoutCommands } from "./hints.js";
+import { statusWord, waitText } from "./status.js";
 import { ago, count, full, lasting, ms } from "./time.js";
 import { go } from "./route.js";
 import { gist } from "./tool.js";
@@ -54,19 +57,20 @@ export class Tasks {
 
 /** The tasks that wait for an answer, with what they ask as their reason. */
 async function asking() {
-  const { permissions } = await api.permissions();
+  const { permissions } = await api.inbox();
   const tasks = await Promise.all([...new Set(permissions.map((one) => one.task))].map((task) => api.task(task)));
   return tasks.map((task) => ({ ...task, reason: permissions.filter((one) => one.task === task.id).map((one) => `asks for ${one.name ?? "a tool"}: ${gist(one.input)}`).join("; ") }));
 }
 
 function row(task) {
   const at = task.ended_at ?? task.started_at ?? task.queued_at;
+  const asks = activity.permissions.some((one) => one.task === task.id);
   const took = task.started_at && task.ended_at ? lasting(ms(task.ended_at) - ms(task.started_at)) : "";
   return h(
     "tr",
     null,
-    h("td", null, h("a", { href: `#/s/${task.session}` }, h("bdi", { class: "title" }, task.prompt.slice(0, 200))), task.reason ? h("p", { class: "faint" }, task.reason) : null),
-    h("td", null, h("span", { class: `status ${task.status}` }, task.status)),
+    h("td", null, h("a", { href: `#/s/${task.session}` }, h("bdi", { class: "title" }, task.prompt.slice(0, 200))), task.reason ? h("p", { class: "faint" }, withoutCommands(task.reason)) : null),
+    h("td", null, h("span", { class: `status ${asks ? "asks" : task.status}` }, asks ? statusWord("asks") : waitText(task))),
     h("td", null, h("time", { datetime: at, title: full(at) }, ago(at))),
     h("td", null, took),
   );

@@ -18,7 +18,7 @@ export function ago(stamp, now = Date.now()) {
 export function lasting(milliseconds) {
   if (!Number.isFinite(milliseconds)) return "";
   const seconds = Math.max(0, milliseconds) / 1000;
-  if (seconds < 1) return `${Math.round(milliseconds)} ms`;
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 60) return `${Math.round(seconds)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
@@ -52,4 +52,34 @@ export function size(characters) {
   if (characters < 1000) return `${characters} B`;
   if (characters < 1e6) return `${Math.round(characters / 1000)} KB`;
   return `${(characters / 1e6).toFixed(1)} MB`;
+}
+
+/** «41k», «1.2M» */
+export function short(number) {
+  if (number < 1000) return `${number}`;
+  if (number < 1e6) return `${(number / 1000).toFixed(number < 10_000 ? 1 : 0).replace(/\.0$/, "")}k`;
+  return `${(number / 1e6).toFixed(1).replace(/\.0$/, "")}M`;
+}
+
+/** Tokens and cost of all runs in a log; a cost that an agent reports for the whole conversation is not added. */
+export function totalUsage(events) {
+  const total = { input_tokens: 0, output_tokens: 0 };
+  for (const { kind, body } of events) {
+    const usage = kind === "task" ? body.outcome?.usage : null;
+    if (!usage) continue;
+    total.input_tokens += usage.input_tokens ?? 0;
+    total.output_tokens += usage.output_tokens ?? 0;
+    const whole = usage.conversation?.cost_usd ?? usage.session_cost_usd;
+    if (typeof usage.cost_usd === "number") total.cost_usd = (total.cost_usd ?? 0) + usage.cost_usd;
+    else if (typeof whole === "number") total.cost_usd = Math.max(total.cost_usd ?? 0, whole);
+  }
+  return total;
+}
+
+/** Tokens and cost of a run, as far as its agent reports them: «41k tokens · $0.20». */
+export function usageText(usage) {
+  if (!usage) return "";
+  const tokens = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+  const cost = usage.cost_usd;
+  return [tokens ? `${short(tokens)} tokens` : "", typeof cost === "number" ? `$${cost.toFixed(cost && cost < 0.01 ? 4 : 2)}` : ""].filter(Boolean).join(" · ");
 }

@@ -1,13 +1,12 @@
 // A session's timeline: its log as cards, live at the end, with ways to find and to jump.
-import * as api from "./api.js";
 import { card, guess } from "./cards.js";
 import { h, icon, put } from "./dom.js";
+import { highlight } from "./highlight.js";
 import { itemsOf, wordsOf } from "./timeline-items.js";
-import { announce, trouble } from "./notify.js";
+import { trouble } from "./notify.js";
 import { ends } from "./stream.js";
 import { Window } from "./virtual-list.js";
 import { count, many } from "./time.js";
-import { gist } from "./tool.js";
 
 /** Shows a log; `runs(task)` tells whether a task still runs. */
 export class Timeline extends EventTarget {
@@ -34,6 +33,7 @@ export class Timeline extends EventTarget {
 
   close() {
     cancelAnimationFrame(this.#frame);
+    highlight(this.sheet, "");
     this.window.close();
   }
 
@@ -41,27 +41,6 @@ export class Timeline extends EventTarget {
     if (!this.#states.has(key)) this.#states.set(key, {});
     return this.#states.get(key);
   }
-
-  /** The box that asks for a permission. */
-  asking = (ask) => {
-    const answer = async (decision, event) => {
-      const buttons = event.currentTarget.parentElement.querySelectorAll("button");
-      for (const button of buttons) button.disabled = true;
-      try {
-        await api.permission(ask.task, decision, String(ask.ask ?? ask.call));
-        announce(decision === "allow" ? "Allowed" : "Denied");
-      } catch (problem) {
-        trouble(problem);
-        for (const button of buttons) button.disabled = false;
-      }
-    };
-    return h(
-      "div",
-      { class: "asking", role: "group", "aria-label": `Permission for ${ask.name ?? "a tool"}` },
-      h("p", null, h("strong", null, `${ask.name ?? "A tool"}`), " asks for permission", gist(ask.input) ? [": ", h("code", null, gist(ask.input))] : "."),
-      h("div", { class: "buttons" }, h("button", { type: "button", class: "primary", onclick: (event) => answer("allow", event) }, "Allow"), h("button", { type: "button", class: "danger", onclick: (event) => answer("deny", event) }, "Deny")),
-    );
-  };
 
   /** Show what the log holds now; many calls in one frame are one. */
   refresh() {
@@ -105,6 +84,7 @@ export class Timeline extends EventTarget {
     const words = fresh > 0 ? many(fresh, "new record") : "To the end";
     const label = this.jump.querySelector("span");
     if (label.textContent !== words) put(label, words);
+    if (this.#found.words) highlight(this.sheet, this.#found.words);
     this.dispatchEvent(new CustomEvent("view"));
   }
 
@@ -127,8 +107,11 @@ export class Timeline extends EventTarget {
   /** Go to the item that holds that record. */
   toSeq(seq) {
     let index = this.#items.findLastIndex((item) => item.seq <= seq);
-    const exact = this.#items.findIndex((item) => item.kind !== "replay" && item.rev.split(",").includes(`${seq}`));
+    const holds = (item) => item.rev.split(",").includes(`${seq}`);
+    const exact = this.#items.findIndex((item) => item.kind !== "replay" && item.kind !== "run" && holds(item));
+    const run = this.#items.findIndex((item) => item.kind === "run" && holds(item));
     if (exact >= 0) index = exact;
+    else if (run >= 0) index = run;
     if (index >= 0) this.window.show(index, true);
   }
 
@@ -141,28 +124,36 @@ export class Timeline extends EventTarget {
   /** Find words, forwards or backwards from the last find; tells how many items have them. */
   find(words, step = 1) {
     const wanted = words.toLowerCase();
-    if (!wanted) return "";
+    if (!wanted) {
+      this.#found = { words: "", at: -1 };
+      highlight(this.sheet, "");
+      return "";
+    }
     const hits = [];
     this.#items.forEach((item, index) => {
       if (wordsOf(item).toLowerCase().includes(wanted)) hits.push(index);
     });
-    if (!hits.length) return "not found";
+    if (!hits.length) {
+      highlight(this.sheet, "");
+      return "not found";
+    }
     const fresh = this.#found.words !== wanted;
     const at = fresh ? hits.length - 1 : (this.#found.at + step + hits.length) % hits.length;
     this.#found = { words: wanted, at };
     this.window.show(hits[at]);
     const element = this.window.element(this.#items[hits[at]].key);
     element?.classList.add("flash");
+    highlight(this.sheet, wanted);
     return `${count(at + 1)} of ${count(hits.length)}`;
   }
 
   /** Move the keyboard to the next or previous item. */
   step(by) {
     const items = this.window.items;
-    const current = document.activeElement?.closest?.("article[data-seq]");
+    const current = document.activeElement?.closest?.("article[data-key]");
     const view = this.window.view;
     if (!view) return;
-    const from = current ? items.findIndex((item) => `${item.seq}` === current.dataset.seq && item.kind !== "replay") : items.indexOf(view[0]) - by;
+    const from = current ? items.findIndex((item) => item.key === current.dataset.key) : items.indexOf(view[0]) - by;
     this.window.show(from + by, true);
   }
 }

@@ -26,6 +26,14 @@ export function outcomeOf(item, running) {
   return running ? "running" : "lost";
 }
 
+/** How long a call took without the time it waited for a person; NaN if that is not known. */
+export function tookMs(item) {
+  if (!item.end) return NaN;
+  const whole = item.end.duration_ms ?? (ms(item.ended) - ms(item.at) || NaN); // read at once: not known
+  const waited = item.asks.reduce((sum, ask) => sum + (ask.answer && ask.asked ? Math.max(0, ms(ask.at) - ms(ask.asked)) : 0), 0);
+  return Math.max(0, whole - waited);
+}
+
 /** The element of a call; `state` says what is open, `running` whether its task still runs. */
 export function toolCard(item, state, running) {
   const outcome = outcomeOf(item, running);
@@ -33,7 +41,7 @@ export function toolCard(item, state, running) {
   const edits = editsOf(item.input);
   const open = state.open ?? (waits || edits.length > 0);
   const details = h("details", { class: "tool", open });
-  const took = item.end?.duration_ms ?? (item.end ? ms(item.ended) - ms(item.at) || NaN : NaN); // read at once: how long it took is not known
+  const took = tookMs(item);
   details.append(
     h(
       "summary",

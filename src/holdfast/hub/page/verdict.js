@@ -73,6 +73,7 @@ export function show(button, verdict, label = "") {
   const [word, meaning] = WORDS[verdict?.action] ?? ["…", "Verdict not known yet"];
   button.dataset.verdict = verdict?.action ?? "unknown";
   button.setAttribute("aria-label", plain(`${meaning}${label ? `: ${label}` : ""}${verdict ? ", show reasons" : ""}`));
+  button.classList.toggle("usual", verdict?.action === "resume"); // a list shows only what is not
   put(button, word);
 }
 

@@ -188,9 +188,9 @@ async def _import_session(
         metadata={"imported_from": path, "hapi_session": row.id},
     )
     # The key is in the first commit, so that an import after a crash finds this part and completes it.
-    count = await _put(
-        store, Commit(session, [created, *tokens, *_refused(stored, tokens)]), events, row, path
-    )
+    began = timestamps.of_millis(row.created_at)
+    first = Commit(session, [created, *tokens, *_refused(stored, tokens)], at=began)
+    count = await _put(store, first, events, row, path)
     await _put_state(store, session, metadata)
     return TranscriptImport(session, True, count)
 
@@ -213,7 +213,7 @@ async def _put_state(store: Store, session: str, metadata: HapiMetadata) -> None
     patch = PatchMetadata(patch={KEPT_STATE: state}, version=header.version)
     reason = state.get("archiveReason")
     if reason is None or header.tasks:  # later runs here are better evidence
-        await store.commit(Commit(session, [patch]))
+        await store.commit(Commit(session, [patch], at=header.updated_at))
         return
     body = {
         "text": f"hapi archived this session: {reason}",
@@ -221,7 +221,8 @@ async def _put_state(store: Store, session: str, metadata: HapiMetadata) -> None
         "reason": reason,
         "crashed": reason == CRASHED,
     }
-    await store.commit(Commit(session, [patch, NewEvent("notice", body)]))
+    # It happened before the import, which is no activity of the session.
+    await store.commit(Commit(session, [patch, NewEvent("notice", body)], at=header.updated_at))
 
 
 async def _known_session(store: Store, row: HapiSessionRow, tokens: list[SeeToken]) -> str | None:

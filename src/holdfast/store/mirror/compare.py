@@ -1,4 +1,4 @@
-"""A mirror beside its log: the same, shorter, longer, or from which byte on it differs."""
+"""Is a mirror equal to its log, shorter, longer, or from which byte on does it differ?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE_CHARACTERS = 8_000_000
 
 
 class MirrorPosition(NamedTuple):
-    """A place where mirror and log are level: up to this record, this byte, between two commits."""
+    """A position between two commits: after this record, at this byte of the mirror."""
 
     seq: int
     offset: int
@@ -24,14 +24,14 @@ START = MirrorPosition(0, 0)
 
 
 class MirrorComparison(NamedTuple):
-    """How a mirror stands to its log."""
+    """The result of comparing a mirror with its log."""
 
-    result: Literal["level", "short", "long", "differs"]
-    level: MirrorPosition  # up to where both are alike; `short` means that the file ends there
+    result: Literal["equal", "short", "long", "differs"]
+    matched: MirrorPosition  # up to which both are equal; `short` means that the file ends there
 
 
 async def pages(sql: Sql, n: int, after: int = 0) -> AsyncIterator[list[Record]]:
-    """All records of a log after a seq, page by page."""
+    """The records of a log after a seq, page by page."""
     while True:
         rows = await sql.rows("log", budget=PAGE_CHARACTERS, n=n, after=after, limit=PAGE)
         if not rows:
@@ -43,8 +43,8 @@ async def pages(sql: Sql, n: int, after: int = 0) -> AsyncIterator[list[Record]]
 async def compare(
     sql: Sql, n: int, session: str, path: str, start: MirrorPosition = START
 ) -> MirrorComparison:
-    """Read both from a level place on until they part."""
-    level = start
+    """Read both from a position up to which they are equal, until they differ."""
+    matched = start
     crc = 0
     with open(path, "rb") as file:
         file.seek(start.offset)
@@ -52,11 +52,11 @@ async def compare(
         async for page in pages(sql, n, start.seq):
             for record in page:
                 expected, crc = format.write(session, record, crc)
-                found = file.read(len(expected))
-                if found != expected:
-                    whole = not found and offset == level.offset
-                    return MirrorComparison("short" if whole else "differs", level)
+                data = file.read(len(expected))
+                if data != expected:
+                    whole = not data and offset == matched.offset
+                    return MirrorComparison("short" if whole else "differs", matched)
                 offset += len(expected)
                 if record.last:
-                    level = MirrorPosition(record.seq, offset)
-        return MirrorComparison("long" if file.read(1) else "level", level)
+                    matched = MirrorPosition(record.seq, offset)
+        return MirrorComparison("long" if file.read(1) else "equal", matched)

@@ -1,6 +1,6 @@
 """The mirror files of a home: appended to after each commit, never rewritten in place.
 
-Processes take turns by a lock on the folder.
+A lock on the folder lets one process at a time change them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.model.session import Deletion
 
 
 class MirrorFiles:
-    """Append, checkpoint and move; the caller holds `lock()`."""
+    """Append, sync and move mirrors. The caller holds `lock()`."""
 
     def __init__(self, home: Home, disk: Disk = DISK):
         self.home = home
@@ -41,13 +41,13 @@ class MirrorFiles:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let go of the lock file."""
+        """Close the lock file."""
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
 
     def append(self, session: str, offset: int, data: bytes) -> None:
-        """Add `data` at the file's end, which is `offset`; a file that is not there is made at 0."""
+        """Append `data` to the file, whose size is `offset`. At 0 the file is created."""
         path, flags = self.home.mirror(session), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
         if offset == 0:
             flags |= os.O_CREAT | os.O_EXCL
@@ -56,7 +56,7 @@ class MirrorFiles:
             try:
                 self.disk.write(fd, data)
             except OSError:
-                # No half line is left behind, nor an empty file that the next try would find in its way.
+                # Leave no half line, and no empty file that would block the next try.
                 if offset == 0:
                     self.disk.unlink(path)
                 else:
@@ -66,18 +66,18 @@ class MirrorFiles:
             self.disk.close(fd)
 
     def size(self, session: str) -> int | None:
-        """How long the file is; None if it is not there, StoreUnreadable if something else is."""
+        """The size of the file. None if it is missing, StoreUnreadable if it is not a file."""
         path = self.home.mirror(session)
         try:
-            what = os.stat(path, follow_symlinks=False)
+            status = os.stat(path, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        if not stat.S_ISREG(what.st_mode):  # a link leads out of the home, a fifo would never answer
-            raise errors.StoreUnreadable(f"{path} is in the way of a mirror and is none")
-        return what.st_size
+        if not stat.S_ISREG(status.st_mode):  # a link may lead out of the home, a fifo would block
+            raise errors.StoreUnreadable(f"{path} is not a file, so no mirror can be written there")
+        return status.st_size
 
     def sync(self, session: str) -> os.stat_result:
-        """Bring the file to disk; how it is."""
+        """Sync the file to disk. Returns its status."""
         fd = self.disk.open(self.home.mirror(session), os.O_RDONLY | os.O_NOFOLLOW)
         try:
             self.disk.sync(fd)
@@ -86,21 +86,21 @@ class MirrorFiles:
             self.disk.close(fd)
 
     def sync_names(self) -> None:
-        """The names of new mirror files on disk."""
+        """Sync the names of new mirror files to disk."""
         self.disk.sync_dir(self.home.sessions)
 
-    def bury(self, session: str) -> None:
-        """A deleted session's mirror into the trash; what is in the way there goes to quarantine."""
+    def move_to_trash(self, session: str) -> None:
+        """Move a deleted session's mirror to the trash. A file that is already there goes to quarantine."""
         old, new = self.home.mirror(session), self.home.trashed(session)
         if not os.path.lexists(old):
             return
         if os.path.lexists(new):
             self.quarantine(new, "replaced in the trash")
-        self.sync(session)  # nobody looks at it again before it is needed
+        self.sync(session)  # nothing reads it again before a restore
         durable_io.move(old, new, self.disk)
 
-    def exhume(self, session: str) -> None:
-        """A deleted session's mirror back to its place, before its restore is recorded."""
+    def restore_from_trash(self, session: str) -> None:
+        """Move a deleted session's mirror back, before its restore is recorded."""
         old, new = self.home.trashed(session), self.home.mirror(session)
         if os.path.lexists(old) and not os.path.lexists(new):
             durable_io.move(old, new, self.disk)
@@ -133,25 +133,25 @@ class MirrorFiles:
         return kept
 
 
-def seal(seq: int, what: os.stat_result) -> str:
-    """How a mirror that is level up to `seq` is known again without reading it."""
-    return f"{seq}/{what.st_size}/{what.st_mtime_ns}"
+def seal(seq: int, status: os.stat_result) -> str:
+    """Identifies a mirror that equals its log up to `seq`, so that the next start need not read it."""
+    return f"{seq}/{status.st_size}/{status.st_mtime_ns}"
 
 
-# --- Tombstones: the files that say on disk that a session was deleted.
+# --- Tombstones: files that record that a session is deleted
 
 
 def write_tombstone(files: MirrorFiles, session: str, deletion: Deletion) -> bool:
-    """Say on disk that a session is deleted."""
+    """Write the tombstone of a deleted session."""
     path = files.home.tombstone(session)
-    if os.path.lexists(path):  # left by a restore that was cut short
+    if os.path.lexists(path):  # from a restore that was cut short
         files.quarantine(path, "a newer deletion")
     durable_io.create(path, [encode({"session": session, "deletion": deletion}) + b"\n"], files.disk)
     return True
 
 
 def remove_tombstone(files: MirrorFiles, session: str) -> None:
-    """Take back a tombstone: its deletion was refused or undone."""
+    """Remove the tombstone of a deletion that was refused or undone."""
     with suppress(FileNotFoundError):
         files.disk.unlink(files.home.tombstone(session))
     files.disk.sync_dir(files.home.trash)

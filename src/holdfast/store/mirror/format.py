@@ -1,8 +1,8 @@
 """Records as lines of a mirror file, and back.
 
 A line is a pure function of its record, so a mirror can be compared with its log byte by byte. The
-last line of each commit carries a checksum of the commit's lines: without the database it still
-tells whole commits from torn or altered ones.
+last line of each commit has a checksum of the lines of the commit, which separates whole commits from
+torn or altered ones without the database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.model.json_codec import decode
 
 
 class BadLine(ValueError):
-    """A line that is no record of that session; `reason` is a word for it."""
+    """A line that is not a record of the session; `reason` names the kind of damage."""
 
     def __init__(self, reason: str):
         self.reason = reason
@@ -25,7 +25,7 @@ class BadLine(ValueError):
 
 
 class ParsedLine(NamedTuple):
-    """A line's record, the checksum it claims for its commit, and its bytes that this covers."""
+    """The record of a line, the checksum that it has for its commit, and the bytes that this covers."""
 
     record: Record
     crc: int | None
@@ -35,7 +35,7 @@ class ParsedLine(NamedTuple):
 def write(session: str, record: Record, crc: int = 0) -> tuple[bytes, int]:
     """A record's line with its newline, and the checksum of its commit so far.
 
-    `crc` is what the line before gave; a commit's last line ends with the checksum and gives 0.
+    `crc` is the result of the line before; the last line of a commit ends with the checksum and returns 0.
     """
     line = _text(session, record).encode()
     crc = crc32(line, crc)
@@ -43,7 +43,7 @@ def write(session: str, record: Record, crc: int = 0) -> tuple[bytes, int]:
 
 
 def read(session: str, line: bytes) -> ParsedLine:
-    """What a line without its newline holds; BadLine where that is no record."""
+    """Parse a line without its newline. BadLine if it is not a record."""
     try:
         value = decode(line)
     except (ValueError, RecursionError):
@@ -72,7 +72,7 @@ def read(session: str, line: bytes) -> ParsedLine:
     except (KeyError, TypeError, ValueError):
         ours = False
     if not ours:
-        raise BadLine("not_a_record")  # whatever it is, this program did not write it
+        raise BadLine("not_a_record")  # this program did not write it
     return ParsedLine(record, crc, covered)
 
 
@@ -87,8 +87,8 @@ def _text(session: str, record: Record) -> str:
 
 
 def _body(line: bytes, has_crc: bool) -> str:
-    # Its very bytes: to decode and encode it again could change them. The quotes of a text inside
-    # the origin are escaped, so the first of these marks is ours.
+    # The exact bytes: decoding and encoding could change them. Quotes of a text inside the origin are
+    # escaped, so the first of these marks is ours.
     start = line.index(b',"body":', line.index(b',"spool":')) + len(b',"body":')
     end = len(line) - (len(b',"crc":"00000000"}') if has_crc else 1)
     return line[start:end].decode()

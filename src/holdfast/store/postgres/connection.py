@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: how they are opened, when they count as lost, and what errors mean to a user."""
+"""How are connections to PostgreSQL opened, when are they lost, and what do errors mean to a user?"""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from holdfast.errors import BadInput
 PARAMETER = "holdfast_schema"
 DEFAULT_SCHEMA = "holdfast"
 
-# Short enough that a backup's name still fits into PostgreSQL's 63 bytes.
+# Short enough for the name of a backup, which PostgreSQL limits to 63 bytes.
 _SCHEMA = re.compile(r"(?!pg_|information_schema\Z)[a-z_][a-z0-9_]{0,29}\Z")
 
-# A dead network must be noticed; what the user's URL says comes first.
+# To notice a dead network. The URL of the user overrides these.
 _DEFAULTS = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
@@ -35,11 +35,11 @@ _DEFAULTS = {
 
 
 class Address(NamedTuple):
-    """A store's place on a server."""
+    """The address of a store on a server."""
 
     conninfo: str
     schema: str
-    place: str  # for messages
+    name: str  # for messages
     password: str
 
     @property
@@ -54,7 +54,7 @@ class Address(NamedTuple):
 
 
 def parse(url: str) -> Address:
-    """The address of a URL, whose parameter `holdfast_schema` is ours and not the server's."""
+    """Parse a URL. Its parameter `holdfast_schema` is ours, not one of the server."""
     server, _, query = url.partition("?")
     schema, rest = DEFAULT_SCHEMA, []
     for part in query.split("&") if query else []:
@@ -69,29 +69,29 @@ def parse(url: str) -> Address:
             hint=f"{PARAMETER} takes up to 30 small letters, digits and underscores",
         )
     try:
-        given = conninfo_to_dict("?".join([server, "&".join(rest)]) if rest else server)
+        options = conninfo_to_dict("?".join([server, "&".join(rest)]) if rest else server)
     except psycopg.ProgrammingError:
-        # The driver's own words may quote the password.
+        # The message of the driver may contain the password.
         raise BadInput(
-            "that address of a PostgreSQL database cannot be read",
+            "the address of the PostgreSQL database is invalid",
             hint="postgresql://user:password@host:port/database, with special characters as %XX",
         ) from None
-    host = given.get("host") or os.environ.get("PGHOST") or "localhost"
-    database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user") or "default"
+    host = options.get("host") or os.environ.get("PGHOST") or "localhost"
+    database = options.get("dbname") or os.environ.get("PGDATABASE") or options.get("user") or "default"
     return Address(
-        make_conninfo("", **{**_DEFAULTS, **given, "client_encoding": "utf8"}),
+        make_conninfo("", **{**_DEFAULTS, **options, "client_encoding": "utf8"}),
         schema,
         f"the PostgreSQL database {database} at {host}",
-        str(given.get("password") or ""),
+        str(options.get("password") or ""),
     )
 
 
-# --- Connections to PostgreSQL: how they are opened, when they count as lost, and what errors mean to a use
+# --- connections
 
-PATIENCE_S = 20.0  # how long a lost server is waited for
+PATIENCE_S = 20.0  # how long to wait for a lost server
 LOCK_MS = 15_000  # how long to wait for another hub's transaction
-STALL_MS = 10_000  # a hub that stalls inside a writing transaction is cut off by the server after this
-READ_STALL_MS = 600_000  # a reading one keeps nobody waiting, and may compare many files on its way
+STALL_MS = 10_000  # the server ends the connection of a hub that stalls inside a write transaction after this
+READ_STALL_MS = 600_000  # a read transaction blocks nobody, and may compare many files
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -108,17 +108,17 @@ select set_config('search_path', %s, false),
     when 'off' then 'on' else current_setting('synchronous_commit') end, false)
 """
 
-# Shutting down, starting up, cut off by a timeout, or a server-side statement that is not what it was.
+# Shutting down, starting up, ended by a timeout, or a prepared statement that has changed.
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "26000", "42P05"}
 _BUSY = {"55P03", "57014", "40001", "40P01"}
 _FORBIDDEN = {"25006", "42501"}
 
-# A refused connection carries no code, only a sentence.
+# A refused connection has no code, only a message.
 _NOT_YET = re.compile("starting up|shutting down|in recovery|not yet accepting|recovery mode")
 
 
 class RetryBackoff:
-    """A little longer pause each time, until the time is up."""
+    """Pauses that get longer, until the time is up."""
 
     def __init__(self, seconds: float | None = None):
         self._end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
@@ -126,11 +126,11 @@ class RetryBackoff:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """The remaining seconds."""
         return max(0.0, self._end - time.monotonic())
 
     async def wait(self) -> bool:
-        """Pause; False if the time is up."""
+        """Pause. False if the time is up."""
         if not self.left:
             return False
         await asyncio.sleep(min(self._pause, self.left))
@@ -139,7 +139,7 @@ class RetryBackoff:
 
 
 async def connect(address: Address) -> Connection:
-    """A connection on which every statement is its own transaction until one is begun."""
+    """A connection in autocommit mode."""
     db = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
     try:
         await prepare(db, address, STALL_MS)
@@ -150,13 +150,13 @@ async def connect(address: Address) -> Connection:
 
 
 async def prepare(db: Connection, address: Address, stall_ms: int = READ_STALL_MS) -> None:
-    """Our settings on a new connection; acknowledged means durable, so commits wait for the disk."""
+    """Configure a new connection. Commits wait for the disk, because acknowledged means durable."""
     values = (f'"{address.schema}"', str(LOCK_MS), str(stall_ms))
     await db.execute(_SETTINGS, values, prepare=False)
 
 
 async def connect_first(address: Address) -> Connection:
-    """The first connection: a server that is starting is waited for, one that is not there is not."""
+    """The first connection: waits for a server that is starting, but not for a missing one."""
     patience = RetryBackoff()
     while True:
         try:
@@ -167,7 +167,7 @@ async def connect_first(address: Address) -> Connection:
 
 
 def lost(problem: BaseException) -> bool:
-    """Whether the connection is gone or useless, so that a new one may do better."""
+    """Whether the connection is lost or unusable, so that a new one may work."""
     if not isinstance(problem, psycopg.Error):
         return False
     state = problem.sqlstate
@@ -177,36 +177,36 @@ def lost(problem: BaseException) -> bool:
 
 
 def meaning(problem: Exception, address: Address) -> Exception:
-    """Our error for one of the driver's; what is not the driver's stays what it is."""
+    """Our error for an error of the driver. Other errors stay as they are."""
     if isinstance(problem, UnicodeEncodeError) or (
         isinstance(problem, psycopg.DataError) and problem.sqlstate is None
     ):
-        return errors.UnstorableText("that text has a NUL character or a lone surrogate in it")
+        return errors.UnstorableText("the text contains a NUL character or a lone surrogate")
     if not isinstance(problem, psycopg.Error):
         return problem
-    said = address.hide(problem.diag.message_primary or str(problem).partition("\n")[0])
-    state, place = problem.sqlstate or "", address.place
+    message = address.hide(problem.diag.message_primary or str(problem).partition("\n")[0])
+    state, name = problem.sqlstate or "", address.name
     if lost(problem):
-        return errors.StoreUnreachable(f"{place} does not answer: {said}")
+        return errors.StoreUnreachable(f"{name} does not answer: {message}")
     if state in _BUSY:
-        return errors.StoreBusy(f"{place} is held by another hub: {said}")
+        return errors.StoreBusy(f"{name} is locked by another hub: {message}")
     if state == "53100":
-        return errors.DiskFull(f"no room is left for {place}; nothing was half written")
+        return errors.DiskFull(f"no room is left for {name}; nothing was half written")
     if state in _FORBIDDEN:
-        return errors.StoreReadOnly(f"{place} does not permit it: {said}")
-    return errors.StoreUnreadable(f"{place} answered: {said}")
+        return errors.StoreReadOnly(f"{name} does not permit it: {message}")
+    return errors.StoreUnreadable(f"{name} answered: {message}")
 
 
 async def check_server(db: Connection, address: Address) -> str | None:
-    """Refuse a server that cannot hold every text; a warning if it does not care for power cuts."""
+    """Refuse a server that cannot store every text. Returns a warning if it runs without fsync."""
     row = await one(db, "select current_setting('server_encoding'), current_setting('fsync')")
     if row[0] != "UTF8":
         raise errors.StoreUnreadable(
-            f"{address.place} has the encoding {row[0]}, which cannot hold every text",
-            hint="make a database with the encoding UTF8",
+            f"{address.name} has the encoding {row[0]}, which cannot hold every text",
+            hint="create a database with the encoding UTF8",
         )
     if row[1] == "off":
-        return f"{address.place} runs with fsync off: a power cut there may lose what was acknowledged"
+        return f"{address.name} runs with fsync off: a power cut there may lose what was acknowledged"
     return None
 
 

@@ -1,4 +1,4 @@
-"""One question on one connection, for a command that only reads; nothing is made or brought up."""
+"""One question on one connection, for a reading command. Creates and migrates nothing."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 
 async def ask_once(url: str, question: Callable[[Sql], Awaitable[T]]) -> T:
-    """The answer of a store that is there."""
+    """Answer a question from an existing store."""
     address = parse(url)
     db = await connect_first(address)
     try:
         version = await migrations.check(db, address)
         if version == 0:
             raise errors.StoreMissing(
-                f"{address.place} has no schema {address.schema} with tables of Holdfast's",
-                hint="`holdfast init` makes them",
+                f"{address.name} has no schema {address.schema} with tables of Holdfast's",
+                hint="`holdfast init` creates them",
             )
         for view in migrations.VIEWS[version - 1 :]:
             await db.execute(view, prepare=False)

@@ -90,3 +90,21 @@ create table writer (
   batch bigint not null,
   at timestamptz not null default now()
 );
+
+-- The outbox: messages for people, one row per channel.
+create table notification (
+  id text primary key,
+  node text not null,
+  channel text not null,
+  kind text not null,
+  session text not null,
+  task text,
+  body text not null,
+  created_at text not null,
+  due_at text not null,
+  status text not null,
+  tries bigint not null,
+  problem text,
+  ended_at text
+);
+create index notification_due on notification (node, status, due_at);

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 STATEMENTS = shared("%s") | load(os.path.join(os.path.dirname(__file__), "queries.sql"), "%s")
 
-# The server counts, so that what is beyond the budget never leaves it. octet_length reads no body:
-# the length stands beside it. Bytes are never fewer than characters, so the budget holds.
+# The server counts, so it sends nothing beyond the budget. octet_length reads no body: its length is
+# stored with it. There are never fewer bytes than characters, so the budget holds.
 _WITHIN_BUDGET = """
 select * from (
   select q.*, coalesce(sum(octet_length(q.body)) over (rows between unbounded preceding and 1 preceding), 0)
@@ -32,36 +32,36 @@ select * from (
 class PostgresSql:
     """Statements on one connection, for one transaction.
 
-    What it remembers ends with it: other hubs write too, but not while this one holds the lock.
+    Its cache ends with it: other hubs write too, but not while this one holds the lock.
     """
 
     def __init__(self, db: Connection):
         self.written = 0  # grows with everything that changes the database
         self._db = db
-        self._place: int | None = None
+        self._last_id: int | None = None
         self._later: dict[str, list[Row]] = {}
         self._loaded: dict[str, Loaded] = {}
 
-    async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
+    async def rows(self, name: str, /, *, budget: int | None = None, **parameters: Any) -> list[Row]:
         """All rows, or as many as the budget allows."""
         statement = STATEMENTS[name]
-        values = statement.values(given)
+        values = statement.values(parameters)
         if budget is None:
             return await (await self._execute(statement.text, values)).fetchall()
         cursor = await self._execute(_WITHIN_BUDGET.format(statement.text), (*values, budget))
         return [row[:-1] for row in await cursor.fetchall()]
 
-    async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
+    async def dicts(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """All rows by column name."""
         statement = STATEMENTS[name]
-        cursor = await self._execute(statement.text, statement.values(given))
+        cursor = await self._execute(statement.text, statement.values(parameters))
         names = [column.name for column in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
 
-    async def run(self, name: str, /, **given: Any) -> int:
-        """Run a statement; the number of rows it changed."""
+    async def run(self, name: str, /, **parameters: Any) -> int:
+        """Run a statement. Returns the number of changed rows."""
         statement = STATEMENTS[name]
-        changed = (await self._execute(statement.text, statement.values(given))).rowcount
+        changed = (await self._execute(statement.text, statement.values(parameters))).rowcount
         self.written += changed
         return changed
 
@@ -71,15 +71,15 @@ class PostgresSql:
         self._later.setdefault(name, []).extend(rows)
 
     async def reserve(self, count: int) -> int:
-        """Places in the log of all sessions."""
-        if self._place is None:
-            self._place = int((await self.rows("last_log"))[0][0])
-        place = self._place
-        self._place = place + count
-        return place
+        """The last id in the log of all sessions; the next `count` ids belong to the caller."""
+        if self._last_id is None:
+            self._last_id = int((await self.rows("last_log"))[0][0])
+        last_id = self._last_id
+        self._last_id = last_id + count
+        return last_id
 
     async def settle(self) -> None:
-        """Run what was put off."""
+        """Run the delayed statements."""
         later, self._later = self._later, {}
         async with self._db.cursor() as cursor:
             for name, rows in later.items():
@@ -91,24 +91,24 @@ class PostgresSql:
         return await self._db.execute(text, values)
 
     async def known_origins(self, n: int, head: int, origins: set[str]) -> set[str]:
-        """Those of `origins` that the session has already."""
+        """Those of `origins` that the session already has."""
         digests = [md5(origin.encode(), usedforsecurity=False).hexdigest() for origin in origins]
         return origins & {origin for (origin,) in await self.rows("known_origins", n=n, digests=digests)}
 
     def note_origins(self, n: int, head: int, drafts: Sequence[Draft]) -> None:
-        """Nothing to note: they are in the index."""
+        """Does nothing: the origins are in the index."""
 
     def recall(self, session: str) -> Loaded | None:
-        """The session as this transaction left it."""
+        """The session after an earlier commit of this transaction."""
         return self._loaded.get(session)
 
     def remember(self, session: str, loaded: Loaded | None) -> None:
-        """Keep a session for the next commit."""
+        """Cache a session for the next commit."""
         if loaded is None:
             self._loaded.pop(session, None)
         else:
             self._loaded[session] = loaded
 
     def forget(self) -> None:
-        """Keep no session."""
+        """Drop all cached sessions."""
         self._loaded.clear()

@@ -18,6 +18,8 @@ from holdfast.model.token import TokenRules
 from holdfast.node import Node
 from holdfast.store.backend import ChangeListener, Operation
 from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.mirror.thread import MirrorThread
+from holdfast.store.mirror.writer import MirrorWriter
 from holdfast.store.postgres import connection, migrations
 from holdfast.store.postgres.connection import (
     BEGIN_READ,
@@ -33,60 +35,60 @@ from holdfast.store.postgres.connection import (
     parse,
     prepare,
 )
-from holdfast.store.postgres.mirror_thread import PostgresMirrorThread
+from holdfast.store.postgres.mirror_source import PostgresMirrorSource
 from holdfast.store.postgres.sql import PostgresSql
 from holdfast.store.postgres.writer import PostgresWriter
 from holdfast.store.sql import Sql
 from holdfast.store.store import Store
 
-LOOK_S = 5.0  # how long to hear nothing before looking anyway
+LOOK_S = 5.0  # how long to wait for a notification before looking anyway
 
 log = logging.getLogger(__name__)
 
 
 class PostgresNotifier:
-    """Listens from the first ear on, and listens again whenever the connection was lost."""
+    """Receives the notifications of all hubs, and reconnects after a lost connection."""
 
-    def __init__(self, address: Address, on_news: Callable[[], None]):
+    def __init__(self, address: Address, on_commit: Callable[[], None]):
         self._address = address
-        self._on_news = on_news
-        self._ears: set[PostgresListener] = set()
+        self._on_commit = on_commit
+        self._listeners: set[PostgresListener] = set()
         self._listening = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def add(self, ear: PostgresListener) -> None:
-        """From when this returns, `ear` is rung for every commit."""
+    async def add(self, listener: PostgresListener) -> None:
+        """After this returns, `listener` is notified of every commit."""
         if self._closed:
             raise errors.StoreClosed()
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="holdfast-news")
-        self._ears.add(ear)
+            self._task = asyncio.create_task(self._run(), name="holdfast-notifications")
+        self._listeners.add(listener)
         try:
             async with asyncio.timeout(connection.PATIENCE_S):
                 await self._listening.wait()
         except TimeoutError:
-            self._ears.discard(ear)
-            raise errors.StoreUnreachable(f"{self._address.place} does not answer") from None
+            self._listeners.discard(listener)
+            raise errors.StoreUnreachable(f"{self._address.name} does not answer") from None
 
-    def discard(self, ear: PostgresListener) -> None:
-        """`ear` hears no more."""
-        self._ears.discard(ear)
+    def discard(self, listener: PostgresListener) -> None:
+        """Stop notifying `listener`."""
+        self._listeners.discard(listener)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Something may have been committed."""
-        self._on_news()
-        for ear in self._ears:
-            ear.ring()
+        self._on_commit()
+        for listener in self._listeners:
+            listener.notify()
 
     async def close(self) -> None:
-        """Stop listening; who waits is woken."""
+        """Stop, and wake all listeners."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        self.ring()
+        self.notify()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S
@@ -96,51 +98,51 @@ class PostgresNotifier:
                     await db.execute(f'listen "{self._address.schema}"')
                     pause = FIRST_PAUSE_S
                     self._listening.set()
-                    self.ring()  # nothing was heard while we did not listen
+                    self.notify()  # there may have been commits before we listened
                     async for _ in db.notifies():
-                        self.ring()
+                        self.notify()
             except psycopg.Error as problem:
-                log.warning("no news for a moment: %s", self._address.hide(str(problem)))
+                log.warning("the connection for notifications was lost: %s", self._address.hide(str(problem)))
             self._listening.clear()
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
 class PostgresListener(ChangeListener):
-    """An ear that also looks every few seconds."""
+    """Waits for notifications, and wakes up every few seconds anyway."""
 
-    def __init__(self, news: PostgresNotifier):
-        self._news = news
+    def __init__(self, notifier: PostgresNotifier):
+        self._notifier = notifier
         self._event = asyncio.Event()
 
     async def __aenter__(self) -> PostgresListener:
-        await self._news.add(self)
+        await self._notifier.add(self)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._news.discard(self)
+        self._notifier.discard(self)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Something may have been committed."""
         self._event.set()
 
     def clear(self) -> None:
-        """Forget what was heard."""
+        """Forget earlier notifications."""
         self._event.clear()
 
     async def wait(self) -> None:
-        """Until something is heard, or it is time to look anyway."""
+        """Wait for a notification, or until it is time to look anyway."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await self._event.wait()
 
 
-# --- The store on a PostgreSQL database, for several hubs and workers.
+# --- the store
 
 T = TypeVar("T")
 
-READERS = 8  # connections for reading, at the most
-CLOSING_S = 1.0  # how long a lost server is waited for by a store that is closing
+READERS = 8  # most read connections
+CLOSING_S = 1.0  # how long a closing store waits for a lost server
 
 
 class PostgresStore(Store):
@@ -152,7 +154,7 @@ class PostgresStore(Store):
         home: Home | None,
         rules: TokenRules,
         db: Connection,
-        place: int,
+        last_id: int,
         node: Node | None,
     ):
         files = MirrorFiles(home) if home else None
@@ -171,20 +173,23 @@ class PostgresStore(Store):
             open=False,
         )
         self.node = node
-        self._mirror = PostgresMirrorThread(self, files, place, node) if files and node else None
-        self._news = PostgresNotifier(address, self._wake_mirror)
+        self._mirror: MirrorThread | None = None
+        if files and node:
+            mirrors = MirrorWriter(files, owns=node.owns)
+            self._mirror = MirrorThread(mirrors, PostgresMirrorSource(self, last_id, node))
+        self._notifier = PostgresNotifier(address, self._wake_mirror)
         self._writer = PostgresWriter(address, db, self._announce)
 
     @classmethod
     async def open(cls, url: str, home: Home | None, rules: TokenRules) -> PostgresStore:
-        """The store at a URL, its schema made or brought up."""
+        """Open the store at a URL and create or migrate its schema."""
         address = parse(url)
         db = await connect_first(address)
         try:
             if warning := await connection.check_server(db, address):
                 log.warning(warning)
             await migrations.bring_up(db, address)
-            place = (await PostgresSql(db).rows("last_log"))[0][0]
+            last_id = (await PostgresSql(db).rows("last_log"))[0][0]
             node = None if home is None else await _named(PostgresSql(db), home)
         except psycopg.Error as problem:
             await db.close()
@@ -192,21 +197,21 @@ class PostgresStore(Store):
         except BaseException:
             await db.close()
             raise
-        store = cls(address, home, rules, db, place, node)
+        store = cls(address, home, rules, db, last_id, node)
         await store._pool.open()
         return store
 
     @property
     def mirror_problem(self) -> str | None:
-        """Why the mirrors lag behind, as long as they do."""
+        """Why the mirrors are behind the database, while they are."""
         return self._mirror.problem if self._mirror else None
 
     async def transact(self, operation: Operation) -> Any:
-        """Run an operation in the writer's next transaction."""
+        """Run an operation in the next transaction of the writer."""
         return await self._writer.submit(operation)
 
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
-        """Ask in one read transaction; asked again if the connection is lost."""
+        """Answer a question in one read transaction; again if the connection is lost."""
         patience = RetryBackoff(CLOSING_S if self._closing else None)
         task = asyncio.current_task()
         assert task is not None
@@ -224,35 +229,35 @@ class PostgresStore(Store):
             except (psycopg.Error, UnicodeEncodeError) as problem:
                 if not lost(problem) or not await patience.wait():
                     raise meaning(problem, self._address) from problem
-                await self._pool.check()  # the others are as old as the one that was lost
+                await self._pool.check()  # the other connections are probably lost, too
 
     def listen(self) -> PostgresListener:
-        """An ear for commits of all hubs."""
-        return PostgresListener(self._news)
+        """A listener for commits of all hubs."""
+        return PostgresListener(self._notifier)
 
     async def with_mirrors(self, work: Callable[[MirrorFiles], T]) -> T | None:
-        """Run `work` in the mirror thread, with the mirrors level and locked."""
+        """Run `work` in the mirror thread, with the mirrors up to date and locked."""
         if self._mirror is None:
             return None
         result: T = await self._mirror.run(work)
         return result
 
     async def close(self) -> None:
-        """Finish what was handed in and let go of the server."""
+        """Finish the accepted work and close all connections."""
         self._closing = True
         if self._mirror is not None:
             await self._writer.settled()
             await self._mirror.close()
         await self._writer.close()
         await self._pool.close()
-        await self._news.close()
+        await self._notifier.close()
         if self._files is not None:
             self._files.close()
 
     def _announce(self, sessions: list[str]) -> None:
         if self._mirror is not None:
             self._mirror.touch(sessions)
-        self._news.ring()
+        self._notifier.notify()
 
     def _wake_mirror(self) -> None:
         if self._mirror is not None:
@@ -260,7 +265,7 @@ class PostgresStore(Store):
 
 
 async def _named(sql: PostgresSql, home: Home) -> Node:
-    """This home's node; hostnames of older versions are its names unless another node has them already."""
+    """The node of this home. Hostnames from older versions belong to it unless another node has them."""
     node = nodes.ensure(home, private=False)
     lost = []
     for name in sorted(node.names - {node.id}):

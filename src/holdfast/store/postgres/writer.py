@@ -1,4 +1,4 @@
-"""The one writer of a store: gathers what callers hand in and commits it in one transaction."""
+"""The only writer of a hub: commits the operations of several callers in one transaction."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast.store.backend import Operation, OperationResult
 from holdfast.store.postgres.connection import Address, Connection, RetryBackoff, connect, lost, meaning
 from holdfast.store.postgres.sql import PostgresSql
 
-GATHER = 256  # operations in one transaction, at the most
-PRUNE_EVERY = 10_000  # batches between two looks for hubs that are long gone
+GATHER = 256  # most operations in one transaction
+PRUNE_EVERY = 10_000  # batches between two cleanups of hubs that no longer exist
 
-# Failures that strike all operations of a batch alike; to try them one by one would only take time.
-_ALIKE = (errors.StoreBusy, errors.DiskFull, errors.StoreReadOnly, errors.StoreUnreachable)
+# Failures of the whole batch; to try the operations one by one would only take time.
+_SHARED_FAILURES = (errors.StoreBusy, errors.DiskFull, errors.StoreReadOnly, errors.StoreUnreachable)
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +32,17 @@ class PostgresWriteJob(NamedTuple):
 
 
 class CommitInDoubt(Exception):
-    """The connection broke while committing; these are the results if it did commit."""
+    """The connection was lost during the commit. The results are valid if it did commit."""
 
     def __init__(self, results: list[Any]):
         self.results = results
 
 
 class PostgresWriter:
-    """Owns the writing connection.
+    """Owns the write connection.
 
-    Each transaction begins with the lock of all writers of this store, on whichever host, so places
-    in the log have no gaps and become visible in their order.
+    Each transaction takes the lock of all writers of this store, on any host, so ids in the log have
+    no gaps and become visible in order.
     """
 
     def __init__(self, address: Address, db: Connection, on_commit: Callable[[list[str]], None]):
@@ -58,7 +58,7 @@ class PostgresWriter:
         self._task = asyncio.create_task(self._run(), name="holdfast-writer")
 
     async def submit(self, operation: Operation) -> Any:
-        """The operation's value, once it is durable."""
+        """The value of an operation, once it is durable."""
         if self._closed:
             raise errors.StoreClosed()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -66,11 +66,11 @@ class PostgresWriter:
         return await future
 
     async def settled(self) -> None:
-        """Until all that was handed in is answered."""
+        """Wait until all submitted work is answered."""
         await self._jobs.join()
 
     async def close(self) -> None:
-        """Finish what was handed in and let go of the connection."""
+        """Finish the submitted work and close the connection."""
         if not self._closed:
             self._closed = True
             self._jobs.put_nowait(None)
@@ -83,9 +83,9 @@ class PostgresWriter:
                 jobs = [await self._jobs.get()]
                 while len(jobs) < GATHER and not self._jobs.empty():
                     jobs.append(self._jobs.get_nowait())
-                stop = None in jobs  # the last that was handed in
-                if handed_in := [job for job in jobs if job is not None]:
-                    await self._commit(handed_in)
+                stop = None in jobs  # always the last one
+                if submitted := [job for job in jobs if job is not None]:
+                    await self._commit(submitted)
                 for _ in jobs:
                     self._jobs.task_done()
         finally:
@@ -96,30 +96,30 @@ class PostgresWriter:
         if results is not None:
             self._answer(jobs, results)
             return
-        # Something unforeseen struck the shared transaction; alone, only the guilty one fails.
+        # An unexpected error in the shared transaction: one by one, only its cause fails.
         for job in jobs:
             self._answer([job], await self._attempt([job]) or [errors.HoldfastError()])
 
     async def _attempt(self, jobs: list[PostgresWriteJob]) -> list[Any] | None:
-        """The outcome or error of each job, durable; None if the jobs should be tried one by one."""
+        """The result or error of each job, durable. None if the jobs should run one by one."""
         patience = RetryBackoff()
         while True:
             self._batch += 1
             try:
                 return await self._transaction(jobs)
-            except CommitInDoubt as unsure:
+            except CommitInDoubt as doubt:
                 committed = await self._was_committed()
                 if committed is None:
-                    unknown = f"{self._address.place} broke off while committing and does not answer"
+                    unknown = f"{self._address.name} lost the connection during a commit and does not answer"
                     return [errors.CommitUnknown(unknown)] * len(jobs)
                 if committed:
-                    return unsure.results
+                    return doubt.results
             except Exception as problem:
                 await self._abandon()
                 if lost(problem) and await patience.wait():
-                    continue  # it was not committed, and operations may be run again
+                    continue  # it was not committed, and operations may run again
                 failure = meaning(problem, self._address)
-                if len(jobs) > 1 and not isinstance(failure, _ALIKE):
+                if len(jobs) > 1 and not isinstance(failure, _SHARED_FAILURES):
                     return None
                 if not isinstance(failure, errors.HoldfastError):
                     log.exception("an operation failed inside the writer")
@@ -142,41 +142,41 @@ class PostgresWriter:
             await db.rollback()
             return results
         await sql.settle()
-        news = any(isinstance(r, OperationResult) and r.touched for r in results)
+        notify = any(isinstance(r, OperationResult) and r.touched for r in results)
         try:
-            await db.execute(self._end(news), prepare=False)
+            await db.execute(self._end(notify), prepare=False)
         except psycopg.Error as problem:
             if lost(problem):
                 raise CommitInDoubt(results) from problem
             raise
         return results
 
-    def _end(self, news: bool) -> str:
+    def _end(self, notify: bool) -> str:
         parts = [
             f"insert into writer (id, batch) values ('{self._id}', {self._batch})"
             " on conflict (id) do update set batch = excluded.batch, at = now()"
         ]
         if self._batch % PRUNE_EVERY == 1:
             parts.append("delete from writer where at < now() - interval '1 day'")
-        if news:
+        if notify:
             parts.append(f'notify "{self._address.schema}"')
         return "; ".join([*parts, "commit"])
 
     async def _was_committed(self) -> bool | None:
-        """Whether the last batch was committed after all; None if the server cannot be asked."""
+        """Whether the last batch was committed. None if the server does not answer."""
         patience = RetryBackoff()
         while True:
             await self._drop()
             try:
                 db = await self._connection()
-                # The broken connection's backend may still be committing. It holds the lock while it does.
+                # The backend of the lost connection may still be committing. It holds the lock while it does.
                 await db.execute(self._begin, prepare=False)
                 rows = await PostgresSql(db).rows("writer_batch", id=self._id)
                 await db.rollback()
                 return rows == [(self._batch,)]
             except psycopg.Error as problem:
                 if not await patience.wait():
-                    log.warning("whether a batch was committed is not known: %s", problem)
+                    log.warning("it is unknown whether a batch was committed: %s", problem)
                     return None
 
     async def _connection(self) -> Connection:
@@ -185,7 +185,7 @@ class PostgresWriter:
         return self._db
 
     async def _abandon(self) -> None:
-        """After a failed transaction start from what was committed."""
+        """Roll back a failed transaction."""
         try:
             if self._db is not None:
                 await self._db.rollback()

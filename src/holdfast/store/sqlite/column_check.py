@@ -1,6 +1,6 @@
-"""Values that SQLite returns without complaint and no statement of ours can use: wrong types, bad UTF-8.
+"""Which values does SQLite return without an error that no statement can use? Wrong types, bad UTF-8.
 
-`pragma integrity_check` compares trees and indexes; it does not look at the bytes of a text.
+`pragma integrity_check` checks trees and indexes, not the bytes of a text.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from holdfast.store.sqlite.sql import AS_BYTES
 
 KEYS = {"session": "n", "log": "id", "token": "n", "task": "id", "meta": "name"}
 SMALL_TABLES = ("meta", "session", "token", "task")
-ANY_TYPE = frozenset({"metadata"})  # kept as bytes: what is not JSON there is shown and repaired on its own
-MOST = 3  # places that are named
+ANY_TYPE = frozenset({"metadata"})  # stored as bytes; a repair of its own handles what is not JSON
+MOST = 3  # values that are reported
 
 
 class BadValue(NamedTuple):
-    """A column of a row that holds something else than it should."""
+    """A column of a row with an invalid value."""
 
     table: str
     key: str
@@ -38,16 +38,16 @@ class _Column(NamedTuple):
 
 
 def bad_values(db: apsw.Connection, tables: tuple[str, ...] = (*SMALL_TABLES, "log")) -> list[BadValue]:
-    """The first few values that are not what their columns hold."""
-    found: list[BadValue] = []
+    """The first few values that do not match their columns."""
+    bad: list[BadValue] = []
     for table in tables:
         columns = _columns(db, table)
         if not columns:
-            continue  # its absence is another check's finding
-        found += _wrong_types(db, table, columns)
+            continue  # another check reports a missing table
+        bad += _wrong_types(db, table, columns)
         if not _is_text(db, table, columns):
-            found += itertools.islice(_bad_text(db, table, columns), MOST)
-    return found[:MOST]
+            bad += itertools.islice(_bad_text(db, table, columns), MOST)
+    return bad[:MOST]
 
 
 def _columns(db: apsw.Connection, table: str) -> list[_Column]:
@@ -60,14 +60,14 @@ def _wrong_types(db: apsw.Connection, table: str, columns: list[_Column]) -> Ite
         allowed = f"'{column.type}'" + ("" if column.required else ", 'null'")
         wrong = f"typeof({column.name}) not in ({allowed})"
         key = AS_BYTES.format(KEYS[table])
-        for found, kind in db.execute(
+        for row, kind in db.execute(
             f"select {key}, typeof({column.name}) from {table} not indexed where {wrong} limit {MOST}"
         ):
-            yield BadValue(table, _shown(found), column.name, f"is {kind}, not {column.type}")
+            yield BadValue(table, _printable(row), column.name, f"is {kind}, not {column.type}")
 
 
 def _is_text(db: apsw.Connection, table: str, columns: list[_Column]) -> bool:
-    """Whether every text decodes; the driver does it, which is fast."""
+    """Whether every text is UTF-8. The driver decodes them, which is fast."""
     names = ", ".join(column.name for column in columns if column.type == "text")
     try:
         for _ in db.execute(f"select {names} from {table} not indexed"):
@@ -86,8 +86,8 @@ def _bad_text(db: apsw.Connection, table: str, columns: list[_Column]) -> Iterat
                 try:
                     value.decode()
                 except UnicodeDecodeError as problem:
-                    yield BadValue(table, _shown(key), name, f"is not UTF-8 at byte {problem.start}")
+                    yield BadValue(table, _printable(key), name, f"is not UTF-8 at byte {problem.start}")
 
 
-def _shown(key: object) -> str:
+def _printable(key: object) -> str:
     return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)

@@ -1,4 +1,4 @@
-"""Connections to a SQLite file: how they are opened, and what their errors mean to a user."""
+"""How are connections to a SQLite file opened, and what do their errors mean to a user?"""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CHECKPOINT_PAGES = 2000
 
 
 def open_writer(path: str, vfs: str | None = None) -> apsw.Connection:
-    """A connection that may write: WAL, every commit on disk before it is answered."""
+    """A write connection: WAL mode, every commit is on disk before its answer."""
     _make_private(path)
     with translated(path):
         db = apsw.Connection(path, vfs=vfs)
-        if db.readonly("main"):  # SQLite opens it all the same; better told now than at the first write
+        if db.readonly("main"):  # SQLite opens it anyway; fail now, not at the first write
             db.close()
             raise errors.StoreReadOnly(f"{path} cannot be written: the disk or the file is read-only")
         db.set_busy_timeout(BUSY_MS)
@@ -38,7 +38,7 @@ def open_writer(path: str, vfs: str | None = None) -> apsw.Connection:
         db.execute("pragma synchronous=full")
         db.execute(f"pragma wal_autocheckpoint={CHECKPOINT_PAGES}")
         db.execute("pragma journal_size_limit=16777216")
-        # Readers open the file read-only, which needs the -wal and -shm files to be there.
+        # Readers open the file read-only, which needs existing -wal and -shm files.
         _keep_wal(db)
     return db
 
@@ -49,14 +49,14 @@ def _choose_wal(db: apsw.Connection) -> tuple[object, ...] | None:
         try:
             return db.execute("pragma journal_mode=wal").fetchone()
         except apsw.BusyError:
-            # Two that open a new file could wait for each other here, so SQLite waits for neither.
+            # Two processes that open a new file could wait for each other here, so SQLite does not wait.
             if time.monotonic() >= end:
                 raise
             time.sleep(0.005)
 
 
 def open_reader(path: str) -> apsw.Connection:
-    """A connection that cannot write and never waits for a writer."""
+    """A read-only connection that never waits for a writer."""
     if not os.path.exists(path):
         raise errors.StoreMissing(f"there is no database at {path}")
     with translated(path):
@@ -67,7 +67,7 @@ def open_reader(path: str) -> apsw.Connection:
             db.execute("select count(*) from sqlite_schema").fetchone()
         except (apsw.CantOpenError, apsw.ReadOnlyError):
             if not os.path.exists(path + "-wal") and not os.path.exists(path + "-journal"):
-                # Nothing is in a WAL that is not there, so the file alone is the whole database.
+                # Without a WAL the file alone is the whole database.
                 db = apsw.Connection(
                     f"file:{_uri(path)}?immutable=1",
                     flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
@@ -80,7 +80,7 @@ def open_reader(path: str) -> apsw.Connection:
 
 
 def _make_private(path: str) -> None:
-    """The file for us alone from its first moment; SQLite gives -wal and -shm the same mode."""
+    """Create the file readable only for us; SQLite gives -wal and -shm the same mode."""
     from holdfast.durable_io import reported
 
     with reported(path), suppress(FileExistsError):
@@ -92,9 +92,9 @@ def _uri(path: str) -> str:
 
 
 def _keep_plans(db: apsw.Connection) -> None:
-    """Prepare a statement once: as a rule SQLite does it again when a value that it compares with is new.
+    """Prepare a statement once. By default SQLite does it again when a compared value is new.
 
-    We keep no statistics from which it could choose better by the value; of a list it was half the cost.
+    We keep no statistics that would let it choose a better plan; for a list it was half the cost.
     """
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
@@ -107,7 +107,7 @@ def _keep_wal(db: apsw.Connection) -> None:
 
 
 class translated:
-    """Turn SQLite's errors into ours, naming the file."""
+    """Converts errors of SQLite to ours, with the name of the file."""
 
     def __init__(self, path: str):
         self.path = path
@@ -121,7 +121,7 @@ class translated:
 
 
 def meaning(problem: apsw.Error | UnicodeDecodeError, path: str) -> errors.HoldfastError:
-    """Our error for one of SQLite's, which stays its cause."""
+    """Our error for an error of SQLite, which becomes its cause."""
     ours = _meaning(problem, path)
     ours.__cause__ = problem
     return ours
@@ -131,14 +131,14 @@ SCARCE = "this process or machine may have too many files open; it is tried agai
 
 
 def _may_be_opened(path: str) -> bool:
-    """Whether nothing is wrong with the files themselves: SQLite does not say that it lacked a descriptor."""
-    beside = [path + end for end in ("-wal", "-shm") if os.path.lexists(path + end)]
-    return all(os.path.isfile(one) and os.access(one, os.R_OK | os.W_OK) for one in (path, *beside))
+    """Whether the files themselves are fine: SQLite does not say when it has no file descriptor left."""
+    journals = [path + end for end in ("-wal", "-shm") if os.path.lexists(path + end)]
+    return all(os.path.isfile(one) and os.access(one, os.R_OK | os.W_OK) for one in (path, *journals))
 
 
 def _meaning(problem: apsw.Error | UnicodeDecodeError, path: str) -> errors.HoldfastError:
     what = f"{path}: {problem}"
-    if isinstance(problem, UnicodeDecodeError):  # SQLite hands out whatever a damaged page holds
+    if isinstance(problem, UnicodeDecodeError):  # SQLite returns whatever a damaged page holds
         return errors.StoreUnreadable(f"the database is damaged: text is not UTF-8: {what}")
     if isinstance(problem, (apsw.BusyError, apsw.LockedError)):
         return errors.StoreBusy(f"{path} is held by another process")

@@ -1,8 +1,8 @@
-"""The log of a damaged SQLite file, read in every way there is.
+"""Which rows of a damaged SQLite file are readable?
 
-First by SQLite itself: `writable_schema` opens what it else calls malformed (a file that is too short),
-and reading by rowid needs no index; where a page stops it, from both ends and around it. Then from the
-leaf pages, which needs nothing but them.
+First by SQLite itself: `writable_schema` opens files that are otherwise malformed (too short), and reading
+by rowid needs no index; around a damaged page it reads from both ends. Then directly from the leaf pages,
+which needs nothing else.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from holdfast.store.sqlite.pages import LeafRow, PageFile, Value
 from holdfast.store.sqlite.sql import AS_BYTES
 
 LOG = ("n", "seq", "kind", "at", "task", "replayed", "origin", "spool", "last", "body")
-LOG_ROW = 1 + len(LOG)  # with its rowid's place, which is null
+LOG_ROW = 1 + len(LOG)  # with the rowid column, which is null
 SESSION = ("id", "seq", "agent", "key", "cwd", "host", "title", "created_at", "state")
-SESSION_PLACES = (1, 17, 3, 2, 4, 5, 6, 15, 7)  # of these in a row
+SESSION_COLUMNS = (1, 17, 3, 2, 4, 5, 6, 15, 7)  # their positions in a row
 SESSION_ROW = 22
-STEP = 500  # rows read at once
+STEP = 500  # rows per read
 
 log = logging.getLogger(__name__)
 
-Wanted = Callable[[int, int], bool]  # whether the record of that session and seq is of interest
+Wanted = Callable[[int, int], bool]  # whether the record of that session and seq is needed
 
 
 class LostHeader(NamedTuple):
-    """What a session's row says of its beginning, where that record is lost."""
+    """What a session row says about its creation, if that record is lost."""
 
     agent: str | None
     key: str | None
@@ -45,46 +45,46 @@ class LostHeader(NamedTuple):
 
 
 class SalvagedRows(msgspec.Struct):
-    """What a damaged file still has: sessions by their number inside it."""
+    """The readable rows of a damaged file, by the number of the session."""
 
     ids: dict[int, str] = msgspec.field(default_factory=dict)
-    heads: dict[int, int] = msgspec.field(default_factory=dict)  # how many records a session had
+    heads: dict[int, int] = msgspec.field(default_factory=dict)  # how many records each session had
     headers: dict[int, LostHeader] = msgspec.field(default_factory=dict)
     logs: dict[int, dict[int, Record]] = msgspec.field(default_factory=dict)
-    unreadable: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)  # bodies that are no text
+    unreadable: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)  # bodies that are not text
     whole: bool = True  # SQLite could read every row
     problem: str | None = None
 
 
-def read_remains(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
-    """All that can be read of the file; `wanted` chooses the records once the sessions are known."""
-    found = SalvagedRows()
+def read_damaged(path: str, wanted: Callable[[SalvagedRows], Wanted]) -> SalvagedRows:
+    """Read the file. `wanted` chooses the records once the sessions are known."""
+    salvaged = SalvagedRows()
     pages: PageFile | None = None
     try:
         db = _open(path)
         try:
-            for n, *values in _by_rowid(db, "session", "n", SESSION, found):
-                _take_session(found, n, values)
-            rows = _by_rowid(db, "log", "id", LOG, found)
-            _take_records(found, wanted(found), (row[1:] for row in rows))
+            for n, *values in _by_rowid(db, "session", "n", SESSION, salvaged):
+                _take_session(salvaged, n, values)
+            rows = _by_rowid(db, "log", "id", LOG, salvaged)
+            _take_records(salvaged, wanted(salvaged), (row[1:] for row in rows))
         finally:
             db.close()
     except (apsw.Error, errors.HoldfastError, UnicodeDecodeError) as problem:
-        found.whole, found.problem = False, str(problem)
-    if found.whole:
-        return found
+        salvaged.whole, salvaged.problem = False, str(problem)
+    if salvaged.whole:
+        return salvaged
     try:
         pages = PageFile(path)
         for row in pages.rows():
-            _take_session_leaf(found, row)
-        choose = wanted(found)
-        _take_records(found, choose, (row.values[1:LOG_ROW] for row in pages.rows() if _is_log(row)))
+            _take_session_leaf(salvaged, row)
+        choose = wanted(salvaged)
+        _take_records(salvaged, choose, (row.values[1:LOG_ROW] for row in pages.rows() if _is_log(row)))
     except OSError as problem:
-        log.warning("the pages of %s cannot be read: %s", path, problem)
+        log.warning("the pages of %s are unreadable: %s", path, problem)
     finally:
         if pages is not None:
             pages.close()
-    return found
+    return salvaged
 
 
 def _open(path: str) -> apsw.Connection:
@@ -98,9 +98,9 @@ def _open(path: str) -> apsw.Connection:
 
 
 def _by_rowid(
-    db: apsw.Connection, table: str, key: str, columns: Sequence[str], found: SalvagedRows
+    db: apsw.Connection, table: str, key: str, columns: Sequence[str], salvaged: SalvagedRows
 ) -> Iterator[list[Value]]:
-    """Rows as [rowid, columns...], each once: up from the first, down from the last, then between."""
+    """Rows as [rowid, columns...], each once: from the first up, from the last down, then in between."""
     values = ", ".join(AS_BYTES.format(name) for name in columns)
     text = f"select {key}, {values} from {table} not indexed where {key} between ? and ? order by {key}"
 
@@ -115,7 +115,7 @@ def _by_rowid(
             low = _number(row[0]) + 1
         return
     except apsw.Error as problem:
-        found.whole, found.problem = False, found.problem or str(problem)
+        salvaged.whole, salvaged.problem = False, salvaged.problem or str(problem)
     try:
         for row in part(low, high, down=True):
             yield row
@@ -125,7 +125,7 @@ def _by_rowid(
 
 
 def _between(part: Callable[[int, int], Iterator[list[Value]]], low: int, high: int) -> Iterator[list[Value]]:
-    """Rows among damaged pages: each half of a range that fails is tried alone."""
+    """Rows between damaged pages: each half of a failing range is read alone."""
     waiting = [(low, high)] if low > -(1 << 62) and high < 1 << 62 else []
     while waiting:
         low, high = waiting.pop()
@@ -145,15 +145,15 @@ def _number(value: Value) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _take_session(found: SalvagedRows, n: Value, values: Sequence[Value]) -> None:
+def _take_session(salvaged: SalvagedRows, n: Value, values: Sequence[Value]) -> None:
     texts = [_text(value) for value in values]
     name, seq = texts[0] or "", values[1] if len(values) > 1 else None
-    if not isinstance(n, int) or not ids.is_id(name, ids.SESSION) or name in found.ids.values():
+    if not isinstance(n, int) or not ids.is_id(name, ids.SESSION) or name in salvaged.ids.values():
         return
-    found.ids.setdefault(n, name)
+    salvaged.ids.setdefault(n, name)
     if isinstance(seq, int) and 0 < seq < 1 << 40:
-        found.heads[n] = seq
-        found.headers[n] = LostHeader(*texts[2:])
+        salvaged.heads[n] = seq
+        salvaged.headers[n] = LostHeader(*texts[2:])
 
 
 def _text(value: Value) -> str | None:
@@ -163,31 +163,31 @@ def _text(value: Value) -> str | None:
         return None
 
 
-def _take_session_leaf(found: SalvagedRows, row: LeafRow) -> None:
-    """From a leaf of the table, or of the index on its ids."""
+def _take_session_leaf(salvaged: SalvagedRows, row: LeafRow) -> None:
+    """From a leaf page of the table, or of the index on its ids."""
     values = row.values
     if row.rowid is not None and len(values) >= SESSION_ROW and values[0] is None:
-        _take_session(found, row.rowid, [values[place] for place in SESSION_PLACES])
+        _take_session(salvaged, row.rowid, [values[column] for column in SESSION_COLUMNS])
     elif row.rowid is None and len(values) == 2:
-        _take_session(found, values[1], values[:1])
+        _take_session(salvaged, values[1], values[:1])
 
 
 def _is_log(row: LeafRow) -> bool:
     return row.rowid is not None and len(row.values) >= LOG_ROW and row.values[0] is None
 
 
-def _take_records(found: SalvagedRows, wanted: Wanted, rows: Iterator[list[Value]]) -> None:
+def _take_records(salvaged: SalvagedRows, wanted: Wanted, rows: Iterator[list[Value]]) -> None:
     for row in rows:
         n, seq = row[0], row[1]
         if not (isinstance(n, int) and isinstance(seq, int)) or not wanted(n, seq):
             continue
-        if seq in found.logs.get(n, ()):
-            continue  # what was read first is nearer to what SQLite calls committed
+        if seq in salvaged.logs.get(n, ()):
+            continue  # the first read came from SQLite and is more likely to be the committed version
         record = _record(row[1:])
         if record is not None:
-            found.logs.setdefault(n, {})[seq] = record
+            salvaged.logs.setdefault(n, {})[seq] = record
         elif isinstance(row[-1], bytes):
-            found.unreadable.setdefault(n, {}).setdefault(seq, row[-1])
+            salvaged.unreadable.setdefault(n, {}).setdefault(seq, row[-1])
 
 
 def _record(values: Sequence[Value]) -> Record | None:

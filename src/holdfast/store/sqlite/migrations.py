@@ -1,4 +1,4 @@
-"""The schema's versions: made from nothing, brought up step by step after a backup, or refused if newer."""
+"""Schema versions: create the newest, migrate older ones after a backup, refuse newer ones."""
 
 from __future__ import annotations
 
@@ -12,20 +12,28 @@ from holdfast.store.sqlite.connection import APPLICATION
 
 _SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 
-# Step i brings version i+1 to version i+2; the schema file is always the newest version.
+# Step i migrates version i+1 to version i+2; the schema file is always the newest version.
 STEPS: Sequence[str] = (
     "alter table task add column waiting_for text; alter table task add column not_before text",
+    "create table if not exists notification (id text primary key, node text not null, channel text not null,"
+    " kind text not null, session text not null, task text, body text not null, created_at text not null,"
+    " due_at text not null, status text not null, tries integer not null, problem text,"
+    " ended_at text) without rowid;"
+    " create index if not exists notification_due on notification (node, status, due_at)",
 )
 
 
-# Step i shows version i+1 as version i+2 to a connection that only reads; nothing is written to the file.
+# Step i shows version i+1 as version i+2 to a read-only connection; nothing is written to the file.
 VIEWS: Sequence[str] = (
     "create temp view task as select *, null as waiting_for, null as not_before from main.task",
+    "create temp view notification as select '' as id, '' as node, '' as channel, '' as kind, '' as session,"
+    " '' as task, '' as body, '' as created_at, '' as due_at, '' as status, 0 as tries, '' as problem,"
+    " '' as ended_at where 1 = 0",
 )
 
 
 def show_as_newest(db: apsw.Connection, version: int) -> None:
-    """Let a reading connection see an older file as the newest version."""
+    """Let a read connection see an older file as the newest version."""
     db.execute("pragma temp_store=memory")
     for view in VIEWS[version - 1 :]:
         db.execute(view)
@@ -37,9 +45,9 @@ def newest() -> int:
 
 
 def check(db: apsw.Connection, path: str) -> int:
-    """The file's version; refused if it is newer than this program or not a Holdfast store."""
+    """The version of the file. Raises if it is newer than this program or not a Holdfast store."""
     (version,) = _row(db, "pragma user_version")
-    (application,) = _row(db, "pragma application_id")  # second: who makes the file gives it both at once
+    (application,) = _row(db, "pragma application_id")  # second: the creator of the file sets both at once
     if version > newest():
         raise errors.SchemaNewer(f"{path} has schema {version}; this Holdfast knows up to {newest()}")
     if version and application != APPLICATION:
@@ -48,7 +56,7 @@ def check(db: apsw.Connection, path: str) -> int:
 
 
 def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str) -> None:
-    """Make the schema, or bring an older one up in one transaction after a backup."""
+    """Create the schema, or migrate an older one in one transaction after a backup."""
     version = check(db, path)
     if version == newest():
         return
@@ -56,7 +64,7 @@ def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str) -> None:
         _back_up(db, os.path.join(backups, f"state-v{version}-{timestamps.now().replace(':', '')}.db"))
     db.execute("begin immediate")
     try:
-        version = check(db, path)  # another process may have done it meanwhile
+        version = check(db, path)  # another process may have been faster
         if version == 0:
             with open(_SCHEMA, encoding="utf-8") as file:
                 db.execute(file.read())
@@ -75,9 +83,9 @@ def bring_up(db: apsw.Connection, path: str, epoch: str, backups: str) -> None:
 
 
 def _back_up(db: apsw.Connection, copy: str) -> None:
-    """A whole copy, for us alone and on disk; or none."""
+    """Write a complete copy to disk, readable only for us, or none."""
     durable_io.make_folder(os.path.dirname(copy))
-    durable_io.create(copy, [])  # SQLite would make it readable for all; an empty file it takes as it is
+    durable_io.create(copy, [])  # SQLite would create it readable for all; it accepts an empty file
     try:
         db.execute("vacuum into ?", (copy,))
         fd = durable_io.DISK.open(copy, os.O_RDONLY)
@@ -91,7 +99,7 @@ def _back_up(db: apsw.Connection, copy: str) -> None:
 
 
 def in_memory() -> apsw.Connection:
-    """An empty store that is nowhere on disk."""
+    """An empty store in memory."""
     db = apsw.Connection(":memory:")
     bring_up(db, ":memory:", "", "")
     return db

@@ -1,7 +1,7 @@
-"""Rows read from the leaf pages of a SQLite file, without its trees, its schema or its length.
+"""Reads rows from the leaf pages of a SQLite file, without its trees, its schema or its length.
 
-For a database whose inner pages or first page are damaged: SQLite cannot find leaves any more that are
-whole. The format: https://sqlite.org/fileformat2.html. A cell that does not add up is skipped.
+For a database with damaged inner pages or a damaged first page: SQLite cannot find the intact leaf pages.
+The format: https://sqlite.org/fileformat2.html. Invalid cells are skipped.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ TABLE_LEAF, INDEX_LEAF = 0x0D, 0x0A
 USUAL_PAGE = 4096
 WAL_HEADER, FRAME_HEADER = 32, 24
 INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
-LARGEST = 1 << 30  # bytes of one row that are believed
+LARGEST = 1 << 30  # bytes; a longer row is taken for damage
 
 Value = bytes | int | float | None  # texts are bytes: they may not be UTF-8
 
 
 class LeafRow(NamedTuple):
-    """A row as a leaf page has it; `rowid` is None in an index."""
+    """A row of a leaf page; `rowid` is None in an index."""
 
     rowid: int | None
     values: list[Value]
 
 
 class PageFile:
-    """The pages of a database file, the committed ones of its WAL over them."""
+    """The pages of a database file, with the committed pages of its WAL on top."""
 
     def __init__(self, path: str):
         self._file = open(path, "rb")  # noqa: SIM115 - closed by `close`
@@ -69,7 +69,7 @@ class PageFile:
         if kind == TABLE_LEAF:
             rowid, at = _varint(page, at)
         if not 0 < length <= LARGEST:
-            raise ValueError("no row is so long")
+            raise ValueError("invalid length")
         return LeafRow(rowid, _values(self._payload(page, at, length, kind)))
 
     def _payload(self, page: bytes, at: int, length: int, kind: int) -> bytes:
@@ -84,7 +84,7 @@ class PageFile:
         left, following = length - local, int.from_bytes(page[at + local : at + local + 4], "big")
         while left:
             if not 0 < following <= max(self._pages, max(self._wal, default=0)):
-                raise ValueError("its rest is nowhere")
+                raise ValueError("invalid overflow page")
             more = self._wal.get(following) or self._read(following)
             parts.append(_exactly(more[4 : 4 + left], min(left, usable - 4)))
             left -= len(parts[-1])
@@ -94,7 +94,7 @@ class PageFile:
 
 def _exactly(data: bytes, length: int) -> bytes:
     if len(data) != length:
-        raise ValueError("the page ends before it")
+        raise ValueError("beyond the end of the page")
     return data
 
 
@@ -111,15 +111,15 @@ def _wal_pages(path: str, size: int) -> dict[int, bytes]:
             data = file.read()
     except FileNotFoundError:
         return {}
-    salt, found, pending = data[16:24], dict[int, bytes](), dict[int, bytes]()
+    salt, committed, pending = data[16:24], dict[int, bytes](), dict[int, bytes]()
     for at in range(WAL_HEADER, len(data) - FRAME_HEADER - size + 1, FRAME_HEADER + size):
         if data[at + 8 : at + 16] != salt:
-            continue  # of an earlier round, whose pages are in the file
+            continue  # from an earlier cycle, whose pages are in the file
         pending[int.from_bytes(data[at : at + 4], "big")] = data[at + FRAME_HEADER : at + FRAME_HEADER + size]
         if data[at + 4 : at + 8] != b"\0\0\0\0":
-            found |= pending
+            committed |= pending
             pending = {}
-    return found
+    return committed
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -140,13 +140,13 @@ def _values(payload: bytes) -> list[Value]:
         kind, at = _varint(payload, at)
         types.append(kind)
     if at != header:
-        raise ValueError("its header does not end where it says")
+        raise ValueError("invalid header")
     values = []
     for kind in types:
         value, at = _value(payload, at, kind)
         values.append(value)
     if at != len(payload):
-        raise ValueError("it is longer than its columns")
+        raise ValueError("longer than its columns")
     return values
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 def read(
     db: apsw.Connection, path: str, question: Callable[[Sql], Awaitable[T]], *, lenient: bool = False
 ) -> T:
-    """Answer a question from one consistent state; an error is reported as SQLite raised it.
+    """Answer a question from one consistent state. Errors are those of SQLite, translated.
 
     `lenient`: every statement shows text that is not UTF-8, not only those for display.
     """

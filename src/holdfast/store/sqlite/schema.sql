@@ -82,3 +82,21 @@ create table task (
 ) without rowid;
 create index task_session on task (n, place);
 create index task_status on task (status, place);
+
+-- The outbox: messages for people, one row per channel.
+create table notification (
+  id text primary key,
+  node text not null,
+  channel text not null,
+  kind text not null,
+  session text not null,
+  task text,
+  body text not null,
+  created_at text not null,
+  due_at text not null,
+  status text not null,
+  tries integer not null,
+  problem text,
+  ended_at text
+) without rowid;
+create index notification_due on notification (node, status, due_at);

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STATEMENTS = shared("?")
 
 # Statements that show many rows to people: text that is not UTF-8 in one row must not hide the others.
-# Not among them: what decides how an agent runs (`task`, `tokens`, `turns`) and what is mirrored (`log`).
+# Without those that decide how an agent runs (`task`, `tokens`, `turns`) and the mirrored one (`log`).
 FOR_DISPLAY = frozenset(
     {"session", "sessions", "events", "tasks", "latest_tasks", "interrupted_tasks", "asked"}
     | {"session_counts", "task_counts", "task_days", "last_task", "ids_like", "task_ids_like"}
@@ -33,30 +33,30 @@ log = logging.getLogger(__name__)
 
 
 class SqliteSql:
-    """Statements on one connection; answers on the spot.
+    """Statements on one connection, answered without suspending.
 
     `lenient`: every statement shows text that is not UTF-8 with U+FFFD in place of the bad bytes; else only
-    those for display do, and the others fail with UnicodeDecodeError. The writer (it has a memory) is strict.
+    those for display do, and the others fail with UnicodeDecodeError. The writer (it has a cache) is strict.
     """
 
-    def __init__(self, db: apsw.Connection, memory: WriteCache | None = None, lenient: bool = False):
+    def __init__(self, db: apsw.Connection, cache: WriteCache | None = None, lenient: bool = False):
         self._db = db
-        self._memory = memory
+        self._cache = cache
         self._lenient = lenient
         self._later: dict[str, list[Row]] = {}
 
-    async def rows(self, name: str, /, *, budget: int | None = None, **given: Any) -> list[Row]:
+    async def rows(self, name: str, /, *, budget: int | None = None, **parameters: Any) -> list[Row]:
         """All rows, or as many as the budget allows."""
-        cursor = self._execute(name, given)
+        cursor = self._execute(name, parameters)
         try:
             return cursor.fetchall() if budget is None else _within(budget, cursor)
         except UnicodeDecodeError as problem:
-            rows = iter(self._rows_with_bad_text(name, given, problem))
+            rows = iter(self._rows_with_bad_text(name, parameters, problem))
             return list(rows) if budget is None else _within(budget, rows)
 
-    async def dicts(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
+    async def dicts(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """All rows by column name."""
-        cursor = self._execute(name, given)
+        cursor = self._execute(name, parameters)
         names = _columns.get(name)
         if names is None:
             try:
@@ -66,24 +66,26 @@ class SqliteSql:
         try:
             return [dict(zip(names, row, strict=True)) for row in cursor]
         except UnicodeDecodeError as problem:
-            rows = self._rows_with_bad_text(name, given, problem)
+            rows = self._rows_with_bad_text(name, parameters, problem)
             return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def _rows_with_bad_text(self, name: str, given: dict[str, Any], problem: UnicodeDecodeError) -> list[Row]:
-        """The rows once more, their text as bytes and decoded here; the problem where that is not allowed."""
-        if self._memory is not None or not (self._lenient or name in FOR_DISPLAY):
+    def _rows_with_bad_text(
+        self, name: str, parameters: dict[str, Any], problem: UnicodeDecodeError
+    ) -> list[Row]:
+        """The rows again, with text decoded here. Raises the problem if that is not allowed."""
+        if self._cache is not None or not (self._lenient or name in FOR_DISPLAY):
             raise problem
         log.warning("the database is damaged: text is not UTF-8 in the answer to %r: %s", name, problem)
         statement = STATEMENTS[name]
-        values = statement.values(given)
+        values = statement.values(parameters)
         names = [column[0] for column in self._db.execute(statement.text, values).get_description()]
         columns = ", ".join(f"""typeof("{one}"), {AS_BYTES.format(f'"{one}"')}""" for one in names)
         text = f"select {columns} from ({statement.text})"
         return [_decoded(row) for row in self._db.execute(text, values)]
 
-    async def run(self, name: str, /, **given: Any) -> int:
-        """Run a statement; the number of rows it changed."""
-        self._execute(name, given)
+    async def run(self, name: str, /, **parameters: Any) -> int:
+        """Run a statement. Returns the number of changed rows."""
+        self._execute(name, parameters)
         return self._db.changes()
 
     async def many(self, name: str, rows: Iterable[Row]) -> None:
@@ -91,65 +93,65 @@ class SqliteSql:
         self._later.setdefault(name, []).extend(rows)
 
     async def reserve(self, count: int) -> int:
-        """Places in the log of all sessions."""
-        assert self._memory is not None, "only the writer adds to the log"
-        if self._memory.place is None:
-            self._memory.place = (await self.rows("last_log"))[0][0]
-        place = self._memory.place
-        self._memory.place = place + count
-        return place
+        """The last id in the log of all sessions; the next `count` ids belong to the caller."""
+        assert self._cache is not None, "only the writer adds to the log"
+        if self._cache.last_id is None:
+            self._cache.last_id = (await self.rows("last_log"))[0][0]
+        last_id = self._cache.last_id
+        self._cache.last_id = last_id + count
+        return last_id
 
     def settle(self) -> None:
-        """Run what was put off."""
+        """Run the delayed statements."""
         later, self._later = self._later, {}
         for name, rows in later.items():
             self._db.executemany(STATEMENTS[name].text, rows)
 
-    def _execute(self, name: str, given: dict[str, Any]) -> apsw.Cursor:
+    def _execute(self, name: str, parameters: dict[str, Any]) -> apsw.Cursor:
         if self._later:
             self.settle()
         statement = STATEMENTS[name]
-        return self._db.execute(statement.text, statement.values(given))
+        return self._db.execute(statement.text, statement.values(parameters))
 
     async def known_origins(self, n: int, head: int, origins: set[str]) -> set[str]:
-        """Those of `origins` that the session has already."""
-        assert self._memory is not None, "only the writer asks this"
-        if self._later and not self._memory.knows(n, head):
+        """Those of `origins` that the session already has."""
+        assert self._cache is not None, "only the writer asks this"
+        if self._later and not self._cache.knows(n, head):
             self.settle()
-        return self._memory.known(self._db, n, head, origins)
+        return self._cache.known(self._db, n, head, origins)
 
     def note_origins(self, n: int, head: int, drafts: Sequence[Draft]) -> None:
-        """These were just added after record `head`."""
-        if self._memory is not None:
-            self._memory.note(n, head, drafts)
+        """These drafts were added after record `head`."""
+        if self._cache is not None:
+            self._cache.note(n, head, drafts)
 
     def recall(self, session: str) -> Loaded | None:
-        """The session as the writer left it."""
-        return self._memory.loaded.get(session) if self._memory else None
+        """The cached session."""
+        return self._cache.loaded.get(session) if self._cache else None
 
     def remember(self, session: str, loaded: Loaded | None) -> None:
-        """Keep a session for the next commit."""
-        if self._memory is None:
+        """Cache a session for the next commit."""
+        if self._cache is None:
             return
         if loaded is None:
-            self._memory.loaded.pop(session, None)
+            self._cache.loaded.pop(session, None)
         else:
-            self._memory.loaded[session] = loaded
+            self._cache.loaded[session] = loaded
 
     def forget(self) -> None:
-        """Keep no session."""
-        if self._memory is not None:
-            self._memory.loaded.clear()
+        """Drop all cached sessions."""
+        if self._cache is not None:
+            self._cache.loaded.clear()
 
 
 def _within(budget: int, rows: Iterable[Row]) -> list[Row]:
-    found = []
+    page = []
     for row in rows:
-        found.append(row)
+        page.append(row)
         budget -= len(row[-1])
         if budget <= 0:
             break
-    return found
+    return page
 
 
 def _decoded(row: Row) -> Row:

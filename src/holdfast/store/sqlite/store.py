@@ -17,11 +17,12 @@ from holdfast.home import Home
 from holdfast.model.token import TokenRules
 from holdfast.store.backend import ChangeListener, Operation
 from holdfast.store.mirror.files import MirrorFiles
+from holdfast.store.mirror.thread import MirrorThread
 from holdfast.store.mirror.writer import MirrorWriter
 from holdfast.store.sql import Sql
 from holdfast.store.sqlite import migrations
 from holdfast.store.sqlite.connection import open_reader, open_writer, translated
-from holdfast.store.sqlite.mirror_thread import SqliteMirrorThread
+from holdfast.store.sqlite.mirror_source import SqliteMirrorSource
 from holdfast.store.sqlite.read_transaction import read
 from holdfast.store.sqlite.writer import SqliteWriter
 from holdfast.store.store import Store
@@ -31,9 +32,9 @@ Shaped = TypeVar("Shaped")
 
 READERS = 4  # threads for long reads
 
-# How often a follower looks for what other processes wrote: where something was just written, more follows.
+# How often a listener looks for commits of other processes: more often after a recent commit.
 LOOK_S, SOON_S = 0.05, 0.005
-QUIET = 20.0  # the longer nothing was, the seldomer: at once again after a twentieth of that time
+BACKOFF = 20.0  # it waits a twentieth of the time since the last commit
 
 
 class SqliteStore(Store):
@@ -57,7 +58,6 @@ class SqliteStore(Store):
         self._open_readers: list[apsw.Connection] = []  # of all threads
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-read")
         self._listeners: set[SqliteListener] = set()
-        self._keeper = MirrorWriter(files, mine=lambda host: True) if files else None
 
         def connection() -> apsw.Connection:
             db = connect(path)
@@ -69,28 +69,29 @@ class SqliteStore(Store):
                 raise
             return db
 
-        self._mirror: SqliteMirrorThread | None = None
+        self._mirror: MirrorThread | None = None
         self._writer = SqliteWriter(path, connection, self._announce)
-        if self._keeper is not None:
-            self._mirror = SqliteMirrorThread(path, self._keeper, self._writer)
+        if files is not None:
+            mirrors = MirrorWriter(files, owns=lambda host: True)
+            self._mirror = MirrorThread(mirrors, SqliteMirrorSource(path, self._writer))
 
     @property
     def mirror_problem(self) -> str | None:
-        """Why the mirrors lag behind, as long as they do."""
-        return self._keeper.problem if self._keeper else None
+        """Why the mirrors are behind the database, while they are."""
+        return self._mirror.problem if self._mirror else None
 
     async def transact(self, operation: Operation) -> Any:
-        """Run an operation in the writer's next transaction."""
+        """Run an operation in the next transaction of the writer."""
         return await self._writer.submit(operation)
 
     async def query(self, question: Callable[[Sql], Awaitable[T]]) -> T:
-        """Ask in one read transaction; no writer is waited for."""
+        """Answer a question in one read transaction, without waiting for a writer."""
         return read(self._reader(), self._path, question)
 
     async def query_long(
         self, question: Callable[[Sql], Awaitable[T]], shape: Callable[[T], Shaped]
     ) -> Shaped:
-        """Ask and decode in a thread that has a connection of its own."""
+        """Answer a question and decode the result in a thread with its own connection."""
         if self._closed:
             raise errors.StoreClosed()
         loop = asyncio.get_running_loop()
@@ -99,30 +100,30 @@ class SqliteStore(Store):
         )
 
     async def mark(self) -> object | None:
-        """A value that changes with every commit, of this process or another."""
+        """A value that changes with every commit of any process."""
         with translated(self._path):
             return id(self), self._reader().execute("pragma data_version").fetchone()
 
     def listen(self) -> SqliteListener:
-        """An ear for commits of this process at once, and of others within a moment."""
+        """A listener for commits: of this process at once, of others within milliseconds."""
         return SqliteListener(self._path, self._listeners, self._reader())
 
     async def with_mirrors(self, work: Callable[[MirrorFiles], T]) -> T | None:
-        """Run `work` in the mirror thread, with the mirrors level and locked."""
+        """Run `work` in the mirror thread, with the mirrors up to date and locked."""
         if self._mirror is None:
             return None
         result: T = await self._mirror.run(work)
         return result
 
     async def close(self) -> None:
-        """Finish what was handed in and let go of the file."""
+        """Finish the accepted work and close the file."""
         self._closed = True
         await asyncio.to_thread(self._readers.shutdown)
         for db in self._open_readers:
             db.close()
         if self._mirror is not None:
             await self._mirror.close()
-        await self._writer.close()  # last to close, so that it folds the WAL into the file
+        await self._writer.close()  # last, so that it merges the WAL into the file
         if self._files is not None:
             self._files.close()
 
@@ -139,11 +140,11 @@ class SqliteStore(Store):
         if self._mirror is not None:
             self._mirror.touch(sessions)
         for listener in list(self._listeners):
-            listener.ring()
+            listener.notify()
 
 
 class SqliteListener(ChangeListener):
-    """Rung by the writer of this process; looks at the file's data version for the others."""
+    """The writer of this process notifies it; the data version of the file shows other commits."""
 
     def __init__(self, path: str, listeners: set[SqliteListener], db: apsw.Connection):
         self._path = path
@@ -152,33 +153,33 @@ class SqliteListener(ChangeListener):
         self._event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._version = self._look()
-        self._heard_at = self._loop.time()
+        self._last_commit_at = self._loop.time()
         listeners.add(self)
 
     async def __aexit__(self, *_: object) -> None:
         self._listeners.discard(self)
 
-    def ring(self) -> None:
-        """Called from the writer thread after a commit."""
+    def notify(self) -> None:
+        """The writer thread calls this after a commit."""
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
             self._listeners.discard(self)  # its loop has ended
 
     def clear(self) -> None:
-        """Forget what was heard."""
+        """Forget earlier commits."""
         self._event.clear()
         self._version = self._look()
 
     async def wait(self) -> None:
-        """Until a commit of this process, or a sign of another's."""
+        """Wait for a commit of this process or another."""
         while not self._event.is_set() and self._look() == self._version:
-            quiet = self._loop.time() - self._heard_at
+            idle = self._loop.time() - self._last_commit_at
             # Not wait_for: up to Python 3.11 it loses a cancellation that comes as the event is set.
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_S, max(SOON_S, quiet / QUIET))):
+                async with asyncio.timeout(min(LOOK_S, max(SOON_S, idle / BACKOFF))):
                     await self._event.wait()
-        self._heard_at = self._loop.time()
+        self._last_commit_at = self._loop.time()
 
     def _look(self) -> int:
         with translated(self._path):

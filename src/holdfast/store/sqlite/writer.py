@@ -1,4 +1,4 @@
-"""The one writer thread of a process: gathers what callers hand in and commits it in one transaction."""
+"""The only writer thread of a process: commits the operations of several callers in one transaction."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from holdfast.store.sqlite.connection import meaning
 from holdfast.store.sqlite.sql import SqliteSql
 from holdfast.store.sqlite.write_cache import WriteCache
 
-GATHER = 256  # operations in one transaction, at the most
+GATHER = 256  # most operations in one transaction
 
 log = logging.getLogger(__name__)
 
 
 class SqliteWriteJob(NamedTuple):
-    """An operation and who is told its outcome, from the writer thread: an Outcome or an error."""
+    """An operation, and the callback for its OperationResult or error."""
 
     operation: Operation
-    tell: Callable[[Any], None]
+    answer: Callable[[Any], None]
     loop: asyncio.AbstractEventLoop | None
 
 
 class SqliteWriter:
-    """Owns the writing connection; work is handed to it from any thread."""
+    """Owns the write connection. Any thread may submit work."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SqliteWriter:
         self._path = path
         self._connect = connect
         self._on_commit = on_commit
-        self._memory = WriteCache()
+        self._cache = WriteCache()
         self._db: apsw.Connection | None = connect()
         self._jobs: queue.SimpleQueue[SqliteWriteJob | None] = queue.SimpleQueue()
         self._closed = False
@@ -51,10 +51,10 @@ class SqliteWriter:
         self._thread.start()
 
     async def submit(self, operation: Operation) -> Any:
-        """The operation's value, once it is durable."""
+        """The value of an operation, once it is durable."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._put(SqliteWriteJob(operation, _teller(future), loop))
+        self._put(SqliteWriteJob(operation, _setter(future), loop))
         return await future
 
     def submit_now(self, operation: Operation) -> Any:
@@ -67,7 +67,7 @@ class SqliteWriter:
         raise answer
 
     async def close(self) -> None:
-        """Finish what was handed in and close the file."""
+        """Finish the submitted work and close the file."""
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
@@ -104,21 +104,21 @@ class SqliteWriter:
         if results is not None:
             self._answer(jobs, results)
             return
-        # Something unforeseen struck the shared transaction; alone, only the guilty one fails.
+        # An unexpected error in the shared transaction: one by one, only its cause fails.
         for job in jobs:
             self._answer([job], self._transaction([job]) or [errors.HoldfastError()])
 
     def _transaction(self, jobs: list[SqliteWriteJob]) -> list[Any] | None:
-        """The outcome or error of each job, durable; None if the jobs should be tried one by one."""
+        """The result or error of each job, durable. None if the jobs should run one by one."""
         try:
             db = self._db = self._db or self._connect()
         except errors.HoldfastError as problem:
             return [problem] * len(jobs)
-        sql = SqliteSql(db, self._memory)
+        sql = SqliteSql(db, self._cache)
         results: list[Any] = []
         try:
             db.execute("begin immediate")
-            self._memory.begin(db)
+            self._cache.begin(db)
             for job in jobs:
                 try:
                     results.append(sync_await.run(job.operation(sql)))  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ class SqliteWriter:
                     results.append(refusal)
             sql.settle()
             db.execute("commit")
-            self._memory.committed(db)
+            self._cache.committed(db)
         except Exception as problem:
             self._abandon()
             if len(jobs) > 1 and not isinstance(problem, (apsw.BusyError, apsw.FullError)):
@@ -139,42 +139,42 @@ class SqliteWriter:
         return results
 
     def _abandon(self) -> None:
-        """After a failed transaction start from what is on disk, with a new connection."""
-        self._memory.forget()
+        """After a failed transaction, start again from the disk with a new connection."""
+        self._cache.forget()
         db, self._db = self._db, None
         if db is not None:
             try:
                 if db.in_transaction:
                     db.execute("rollback")
             except apsw.Error as problem:
-                log.warning("the rollback failed, too: %s", problem)
+                log.warning("the rollback also failed: %s", problem)
             db.close(True)
 
     def _answer(self, jobs: list[SqliteWriteJob], results: list[Any]) -> None:
         touched = [session for r in results if isinstance(r, OperationResult) for session in r.touched]
         if touched:
-            # Before the callers hear of it: who then asks for level mirrors must find this in them.
+            # Before the answers: a caller that then asks for the mirrors must find this in them.
             self._on_commit(touched)
         waiting: dict[asyncio.AbstractEventLoop | None, list[tuple[SqliteWriteJob, Any]]] = {}
         for job, result in zip(jobs, results, strict=True):
             waiting.setdefault(job.loop, []).append((job, result))
         for loop, answers in waiting.items():
             if loop is None:
-                _tell(answers)
+                _answer_all(answers)
                 continue
             try:
-                loop.call_soon_threadsafe(_tell, answers)
+                loop.call_soon_threadsafe(_answer_all, answers)
             except RuntimeError:
                 log.debug("a caller's event loop ended before its answer")
 
 
-def _tell(answers: list[tuple[SqliteWriteJob, Any]]) -> None:
+def _answer_all(answers: list[tuple[SqliteWriteJob, Any]]) -> None:
     for job, result in answers:
-        job.tell(result)
+        job.answer(result)
 
 
-def _teller(future: asyncio.Future[Any]) -> Callable[[Any], None]:
-    def tell(result: Any) -> None:
+def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:
+    def set_result(result: Any) -> None:
         if future.done():  # its caller was cancelled
             return
         if isinstance(result, OperationResult):
@@ -182,4 +182,4 @@ def _teller(future: asyncio.Future[Any]) -> Callable[[Any], None]:
         else:
             future.set_exception(result)
 
-    return tell
+    return set_result

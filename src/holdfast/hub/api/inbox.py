@@ -1,0 +1,159 @@
+"""The inbox over HTTP: what needs a person, what runs or waits, and what has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+from litestar import get
+from litestar.params import QueryParameter
+from litestar.response.base import ASGIResponse
+
+from holdfast.hub.api.responses import TheHub, fails, raw, told
+from holdfast.hub.api.tasks import OpenPermission, open_permission
+from holdfast.model.session import Worktree
+from holdfast.model.task import Delivery, Status, Task, WaitingFor
+from holdfast.store.store import Store
+
+OPEN = 200  # tasks of one status that have not ended
+ENDED = 100  # ended tasks of one status that are looked at
+TEXT = 400  # characters of a prompt, an answer or a reason
+
+OPEN_STATUSES: tuple[Status, ...] = ("running", "unreachable", "queued", "waiting")
+FAILED_STATUSES: tuple[Status, ...] = ("interrupted", "failed")
+FINISHED_STATUSES: tuple[Status, ...] = ("succeeded", "cancelled")
+
+Since = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$",
+        description="List what has finished after this time; without it, nothing that finished.",
+    ),
+]
+
+
+class InboxTask(msgspec.Struct, frozen=True):
+    """A task as the inbox lists it; long texts are cut."""
+
+    id: str
+    session: str
+    status: Status
+    prompt: str
+    queued_at: str
+    started_at: str | None
+    ended_at: str | None
+    delivery: Delivery
+    reason: str | None
+    answer: str | None
+    usage: dict[str, Any]
+    waiting_for: WaitingFor | None
+    not_before: str | None
+    retry_of: str | None
+
+
+class InboxSession(msgspec.Struct, frozen=True):
+    """The session of such a task."""
+
+    id: str
+    agent: str
+    state: str
+    title: str | None
+    key: str | None
+    cwd: str | None
+    worktree: Worktree | None
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """Everything at one moment; each list is bounded."""
+
+    permissions: list[OpenPermission]
+    open: list[InboxTask]  # not ended, in the order they were queued
+    failed: list[InboxTask]  # last tasks of live sessions that died or failed, the latest first
+    finished: list[InboxTask]  # last tasks of live sessions that ended since then otherwise
+    sessions: dict[str, InboxSession]
+
+
+@get(
+    "/api/inbox",
+    operation_id="inbox",
+    summary="What needs a person, what runs or waits, and what has ended",
+    responses={**told(200, Inbox), **fails()},
+)
+async def inbox(hub: TheHub, since: Since = None) -> ASGIResponse:
+    """Read as one value, so that a page shows one moment."""
+    name, mark = f"inbox {since}", await hub.store.mark()
+    body = None if mark is None else hub.lists.get(name, mark)
+    if body is None:
+        body = hub.lists.keep(name, msgspec.json.encode(await _read(hub.store, since)), mark)
+    return raw(body)
+
+
+async def _read(store: Store, since: str | None) -> Inbox:
+    pending = await store.asked()
+    running = [
+        task for status in OPEN_STATUSES for task in await store.latest_tasks(status=status, limit=OPEN)
+    ]
+    failed = [task for status in FAILED_STATUSES for task in await _last_tasks(store, status)]
+    finished: list[Task] = []
+    if since is not None:
+        finished = [task for status in FINISHED_STATUSES for task in await _last_tasks(store, status, since)]
+    sessions = {name: await _session(store, name) for name in _names(running, failed, finished)}
+    return Inbox(
+        permissions=[open_permission(found) for found in pending],
+        open=[_listed(task) for task in sorted(running, key=lambda task: task.queued_at)],
+        failed=[_listed(task) for task in _latest(failed)],
+        finished=[_listed(task) for task in _latest(finished)],
+        sessions=sessions,
+    )
+
+
+async def _last_tasks(store: Store, status: Status, since: str = "") -> list[Task]:
+    """The latest tasks that ended so after that time, where nothing newer was asked of a live session."""
+    found = []
+    for task in await store.latest_tasks(status=status, limit=ENDED):
+        if (task.ended_at or "") > since:
+            session = await store.session(task.session)
+            if session.state == "live" and session.last_task == task.id:
+                found.append(task)
+    return found
+
+
+async def _session(store: Store, name: str) -> InboxSession:
+    found = await store.session(name)
+    return InboxSession(found.id, found.agent, found.state, found.title, found.key, found.cwd, found.worktree)
+
+
+def _names(*lists: Iterable[Task]) -> list[str]:
+    return list(dict.fromkeys(task.session for tasks in lists for task in tasks))
+
+
+def _latest(tasks: list[Task]) -> list[Task]:
+    return sorted(tasks, key=lambda task: task.ended_at or task.queued_at, reverse=True)
+
+
+def _listed(task: Task) -> InboxTask:
+    outcome = task.outcome or {}
+    return InboxTask(
+        id=task.id,
+        session=task.session,
+        status=task.status,
+        prompt=task.prompt[:TEXT],
+        queued_at=task.queued_at,
+        started_at=task.started_at,
+        ended_at=task.ended_at,
+        delivery=task.delivery,
+        reason=_cut(task.reason),
+        answer=_cut(outcome.get("answer")),
+        usage=outcome.get("usage") or {},
+        waiting_for=task.waiting_for,
+        not_before=task.not_before,
+        retry_of=task.retry_of,
+    )
+
+
+def _cut(text: Any) -> str | None:
+    return text[:TEXT] if isinstance(text, str) else None
+
+
+ROUTES = [inbox]

@@ -1,0 +1,1 @@
+"""People are told: which events are worth it, when, and over which channel."""
