@@ -209,6 +209,16 @@ def test_asking_is_a_status_of_its_own_and_answered_inline(shared: HubProcess, w
     row = page.locator(f"li.session[data-id='{told['session']}']")
     expect(row.locator(".word").first).to_have_text("asks you")
     expect(page.get_by_label("Running", exact=True).locator(f"[data-task='{told['task']}']")).to_have_count(0)
+    stalled = page.evaluate(
+        """async () => {
+          const { isStalled } = await import('/page/status.js');
+          const session = { updated_at: '2026-01-01T00:00:00.000000Z' };
+          const at = (m) => Date.parse(session.updated_at) + m * 60000;
+          const task = (status) => ({ status });
+          return [isStalled(task('running'), session, at(29)), isStalled(task('running'), session, at(31)),
+            isStalled(task('waiting'), session, at(31))] }"""
+    )
+    assert stalled == [False, True, False]
     shoot(page, "inbox")
     needs.get_by_role("button", name="Allow").click()
     assert hub.ended(told["task"]) == "succeeded"

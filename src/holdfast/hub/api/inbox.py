@@ -62,6 +62,7 @@ class InboxSession(msgspec.Struct, frozen=True):
     key: str | None
     cwd: str | None
     worktree: Worktree | None
+    updated_at: str
 
 
 class Inbox(msgspec.Struct, frozen=True):
@@ -112,7 +113,8 @@ async def _last_tasks(store: Store, status: Status, since: str = "") -> list[Tas
     """The latest tasks that ended so after that time, where nothing newer was asked of a live session."""
     found = []
     for task in await store.latest_tasks(status=status, limit=ENDED):
-        if (task.ended_at or "") > since:
+        never_ran = task.status == "cancelled" and task.started_at is None  # a person took it out
+        if (task.ended_at or "") > since and not never_ran:
             session = await store.session(task.session)
             if session.state == "live" and session.last_task == task.id:
                 found.append(task)
@@ -121,7 +123,16 @@ async def _last_tasks(store: Store, status: Status, since: str = "") -> list[Tas
 
 async def _session(store: Store, name: str) -> InboxSession:
     found = await store.session(name)
-    return InboxSession(found.id, found.agent, found.state, found.title, found.key, found.cwd, found.worktree)
+    return InboxSession(
+        id=found.id,
+        agent=found.agent,
+        state=found.state,
+        title=found.title,
+        key=found.key,
+        cwd=found.cwd,
+        worktree=found.worktree,
+        updated_at=found.updated_at,
+    )
 
 
 def _names(*lists: Iterable[Task]) -> list[str]:

@@ -3,6 +3,7 @@ import { activity } from "./activity.js";
 import { startTask } from "./new-task.js";
 import { Doctor } from "./doctor.js";
 import { h, icon, iconButton, put } from "./dom.js";
+import { problemText } from "./hints.js";
 import { healedBanner } from "./recovery-banner.js";
 import { Judged } from "./verdict-list.js";
 import { bind, ONCE, showKeys } from "./shortcuts.js";
@@ -162,7 +163,7 @@ async function show() {
     if (problem.name === "AbortError" || view !== mine) return;
     if (!problem.code) throw problem;
     unreached = problem.code === "offline";
-    put(main, h("div", { class: "view" }, h("h1", null, problem.status === 404 ? "Not here" : unreached ? "No connection" : "That did not work"), h("p", null, problem.message, unreached ? " This comes by itself when it is back." : problem.hint ? ` ${problem.hint}` : ""), h("button", { type: "button", onclick: show }, "Try again")));
+    put(main, h("div", { class: "view" }, h("h1", null, problem.status === 404 ? "Not found" : unreached ? "No connection" : "That did not work"), h("p", null, unreached ? `${problem.message} The view loads by itself when the connection is back.` : problemText(problem)), h("button", { type: "button", onclick: show }, "Try again")));
   }
 }
 

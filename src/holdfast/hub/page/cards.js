@@ -94,7 +94,9 @@ function line(item, look, kind) {
   return h("div", { class: `line-${kind}` }, h("span", { class: "sign", "aria-hidden": "true" }, kind === "error" ? "!" : "·"), words, code, stamp(item));
 }
 
-const ENDS = { succeeded: "Run succeeded", failed: "Run failed", cancelled: "Run cancelled", interrupted: "The agent died: run interrupted", unreachable: "The run's host cannot be reached", queued: "Back in the queue", waiting: "Waits before it starts", running: "Run goes on" };
+const ENDS = { failed: "Run failed", cancelled: "Run cancelled", interrupted: "The agent died: run interrupted", unreachable: "The run's machine cannot be reached" };
+const SESSION_ACTS = { archive: "Archived", unarchive: "Unarchived", delete: "Deleted", restore: "Restored", describe: "Description changed" };
+const TOKEN_ACTS = { seen: "Conversation id", revoke: "Conversation id revoked", reinstate: "Conversation id reinstated" };
 
 function mark(item) {
   const { body, of } = item;
@@ -102,15 +104,15 @@ function mark(item) {
   let kind = "";
   let extra = null;
   if (of === "task") {
-    words = { queue: "Task queued", claim: body.generation > 1 ? "Run goes on under a new owner" : "Run began" }[body.op] ?? ENDS[body.status] ?? words;
+    words = ENDS[body.status] ?? words;
     kind = body.status ?? body.op;
-    extra = body.reason ?? (body.op === "queue" && body.retry_of ? `again, after ${body.retry_of}` : null);
+    extra = body.reason;
   } else if (of === "session") {
-    words = { create: "Session began", archive: "Archived", unarchive: "Unarchived", delete: "Deleted", restore: "Restored", describe: "Description changed" }[body.op] ?? words;
-    extra = body.reason ?? (body.op === "create" ? body.cwd : body.title);
-    if (body.link) extra = `goes on from ${body.link.session} (${body.link.relation})`;
+    words = SESSION_ACTS[body.op] ?? words;
+    extra = body.reason ?? body.title;
+    if (body.link) extra = `continues session ${body.link.session} (${body.link.relation})`;
   } else if (of === "token") {
-    words = { seen: "Agent's own id", revoke: "Token revoked", reinstate: "Token reinstated" }[body.op] ?? words;
+    words = TOKEN_ACTS[body.op] ?? words;
     extra = body.reason ?? body.native_id;
   }
   return h("p", { class: `mark-line ${kind}` }, h("span", { class: "what" }, words), extra ? h("bdi", { class: "extra" }, extra) : null, stamp(item));

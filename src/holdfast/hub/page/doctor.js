@@ -1,6 +1,7 @@
 // The doctor: what is not as it should be, what would be done about it, and doing it.
 import * as api from "./api.js";
 import { h, put } from "./dom.js";
+import { problemText } from "./hints.js";
 import { doneList } from "./recovery-banner.js";
 import { announce } from "./notify.js";
 import { many } from "./time.js";
@@ -64,7 +65,7 @@ export class Doctor {
       const found = await api.doctor(this.target.value, this.#where);
       if (mine === this.#turn) told = this.#told(found);
     } catch (problem) {
-      told = h("p", { class: "note bad" }, problem.message, problem.hint ? ` ${problem.hint}` : "");
+      told = h("p", { class: "note bad" }, problemText(problem));
     }
     if (mine === this.#turn) put(this.body, note, told);
   }
@@ -99,7 +100,7 @@ export class Doctor {
       announce("Done");
       note = receiptNote(receipt);
     } catch (problem) {
-      note = h("p", { class: "note bad" }, problem.code === "plan_changed" ? "Things have changed since this plan was made. Here is how they are now." : problem.message, problem.hint && problem.code !== "plan_changed" ? ` ${problem.hint}` : "");
+      note = h("p", { class: "note bad" }, problem.code === "plan_changed" ? "Things have changed since this plan was made. Here is how they are now." : problemText(problem));
     }
     await this.#look(note);
   }

@@ -2,13 +2,13 @@
 import * as api from "./api.js";
 import { activity } from "./activity.js";
 import { h, icon, put } from "./dom.js";
-import { problemText, withoutCommands } from "./hints.js";
+import { withoutCommands } from "./hints.js";
 import { ImportOffer } from "./import-offer.js";
 import { announce, toast, trouble } from "./notify.js";
 import { stopTask, taskName } from "./open-tasks.js";
 import { askingCard } from "./permission-card.js";
 import { projectNames, projectOf } from "./projects.js";
-import { needsPerson, waitText } from "./status.js";
+import { isStalled, needsPerson, waitText } from "./status.js";
 import { ago, full, lasting, many, ms, usageText } from "./time.js";
 
 const TICK_MS = 15_000; // ages and running times
@@ -51,9 +51,10 @@ export class Inbox {
     this.names = new Map(paths.map((path, index) => [path, names[index]]));
     const open = inbox.open.filter((task) => inbox.sessions[task.session]?.state !== "deleted");
     const asking = new Set(inbox.permissions.map((one) => one.task));
-    const persons = open.filter((task) => needsPerson(task));
+    const stalled = new Set(open.filter((task) => isStalled(task, inbox.sessions[task.session]) && !asking.has(task.id)));
+    const persons = open.filter((task) => needsPerson(task) || stalled.has(task));
     const waiting = open.filter((task) => (task.status === "waiting" && !needsPerson(task)) || task.status === "queued");
-    const running = open.filter((task) => ["running", "unreachable"].includes(task.status) && !asking.has(task.id));
+    const running = open.filter((task) => ["running", "unreachable"].includes(task.status) && !asking.has(task.id) && !stalled.has(task));
     const nothing = !open.length && !inbox.failed.length && !inbox.finished.length;
     const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
     put(
@@ -108,11 +109,12 @@ export class Inbox {
     const usage = usageText(task.usage);
     const note = task.status === "waiting" ? withoutCommands(task.waiting_for?.text) : ["failed", "interrupted", "cancelled"].includes(task.status) ? withoutCommands(task.reason) : task.answer;
     const name = session?.title ?? taskName(task);
+    const quiet = isStalled(task, session) ? `nothing happened for ${lasting(Date.now() - ms(session.updated_at))}` : "";
     return h(
       "li",
       { class: `inbox-row ${task.status}`, "data-task": task.id },
       h("span", { class: `status ${task.status}` }, waitText(task)),
-      h("div", { class: "what" }, this.#title(task.session, name), task.prompt && taskName(task) !== name ? h("p", { class: "prompt" }, taskName(task, 160)) : null, note ? h("p", { class: "faint note-line" }, note) : null, this.#facts(session, [running ? h("span", null, running) : h("time", { datetime: at, title: full(at) }, ago(at)), usage ? h("span", null, usage) : null])),
+      h("div", { class: "what" }, this.#title(task.session, name), task.prompt && taskName(task) !== name ? h("p", { class: "prompt" }, taskName(task, 160)) : null, note || quiet ? h("p", { class: "faint note-line" }, quiet || note) : null, this.#facts(session, [running ? h("span", null, running) : h("time", { datetime: at, title: full(at) }, ago(at)), usage ? h("span", null, usage) : null])),
       action,
     );
   }
@@ -169,9 +171,9 @@ export class Inbox {
       h(
         "section",
         { class: `note ${sent.length ? "good" : "bad"}`, "aria-label": "Sent again" },
-        h("h2", null, words, skipped.length ? `, ${many(skipped.length, "task")} not` : ""),
+        h("h2", null, words, sent.length && skipped.length ? `, ${many(skipped.length, "task")} not` : ""),
         sent.length ? h("ul", { class: "done" }, sent.map((one) => line(one.of, one.session, one.waits_for ? ` waits: ${withoutCommands(one.waits_for)}` : null))) : null,
-        skipped.length ? [h("p", null, h("strong", null, "Not sent:")), h("ul", { class: "done" }, skipped.map((one) => line(one.task, one.session, `: ${problemText(one.error ?? one)}`)))] : null,
+        skipped.length ? [h("p", null, h("strong", null, "Not sent:")), h("ul", { class: "done" }, skipped.map((one) => line(one.task, one.session, `: ${withoutCommands(one.message)}`))), h("p", null, "Open a session for the ways out of it.")] : null,
         !sent.length && !skipped.length ? h("p", null, "There is no interrupted task that could be sent again.") : null,
         h("button", { type: "button", onclick: () => put(this.result) }, "Dismiss"),
       ),

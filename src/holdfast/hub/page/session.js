@@ -72,7 +72,7 @@ export class SessionView {
     this.timeline.addEventListener("view", () => (this.strip.view = this.timeline.span));
     this.#timers.push(setInterval(() => this.#verdict(), VERDICT_MS));
     this.#verdict();
-    api.lives(before(session.created_at)).then(({ lives }) => (this.strip.lives = lives), () => null);
+    this.#uptime();
     const opened = this.log.open(session.events);
     if (this.seq) this.log.addEventListener("change", () => this.log.whole && this.timeline && setTimeout(() => this.seq && (this.timeline.toSeq(this.seq), (this.seq = null)), 60));
     await opened;
@@ -102,9 +102,21 @@ export class SessionView {
     if (state === "live") {
       this.log?.forward().catch(quietly);
       this.#again();
-      api.lives(before(this.session.created_at)).then(({ lives }) => ((this.strip.lives = lives), this.#drawStrip()), () => null);
+      this.#uptime();
     } else {
       this.timeline?.clearPartials();
+    }
+  }
+
+  // When a hub was up, for the strip; one that has just started may not answer yet.
+  async #uptime() {
+    try {
+      const { lives } = await api.lives(before(this.session.created_at));
+      if (this.#closed) return;
+      this.strip.lives = lives;
+      this.#drawStrip();
+    } catch {
+      if (!this.#closed && this.stream.state === "live") setTimeout(() => this.#closed || this.#uptime(), 1000);
     }
   }
 

@@ -28,10 +28,16 @@ const CAUSES = {
   billing: "for billing",
 };
 const OPEN_ORDER = ["running", "unreachable", "waiting", "queued"];
+const STALLED_MS = 30 * 60_000;
 const PERSON = new Set(["person", "auth", "billing"]);
 
 /** Whether a waiting task needs a person. */
 export const needsPerson = (task) => task.status === "waiting" && PERSON.has(task.waiting_for?.cause);
+
+/** Whether a running task has shown nothing for so long that a person should look. */
+export function isStalled(task, session, now = Date.now()) {
+  return task.status === "running" && Boolean(session) && now - Date.parse(session.updated_at) > STALLED_MS;
+}
 
 /** What a status is called. */
 export const statusWord = (name) => WORDS[name] ?? name;

@@ -28,6 +28,7 @@ export function itemsOf(events) {
     }
     place(items, calls, runs, event);
   }
+  for (const ask of waiting(events)) runs.asks(ask);
   runs.finish();
   return items;
 }
@@ -81,6 +82,14 @@ class Runs {
     run.seq = event.seq;
     if (after) this.#items.push(run);
     else this.#items.splice(this.#items.length - 1, 0, run);
+  }
+
+  /** The agent of a run waits for an answer. */
+  asks(event) {
+    const run = this.#byTask.get(event.task);
+    if (run?.status !== "running") return;
+    run.status = "asks";
+    run.rev += `,ask-${event.seq}`;
   }
 
   promptOf(event) {

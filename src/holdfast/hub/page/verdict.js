@@ -6,14 +6,14 @@ import { popover } from "./popover.js";
 
 export const WORDS = {
   resume: ["safe", "Safe to resume"],
-  fork: ["fork", "Go on in a copy"],
+  fork: ["fork", "Continue in a copy"],
   fresh: ["fresh", "Start fresh"],
   wait: ["wait", "Wait"],
 };
 
 const PROMISES = {
-  resume: "The log, the agent's own history and the process table agree: the conversation can go on.",
-  fork: "A copy up to the last whole turn can go on; the conversation itself should not.",
+  resume: "The log, the agent's own history and the process table agree: the conversation is safe to resume.",
+  fork: "A copy up to the last complete turn is safe to continue; the conversation itself is not.",
   fresh: "Resuming could lose or repeat work. A fresh run is told what happened so far.",
   wait: "Something still runs. It is refused now, or waits its turn in the queue.",
 };
