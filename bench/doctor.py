@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from bench.measure import Measured, in_turns, measured
+from holdfast.cli.exit_status import FINDINGS
 
 KB = 1024
 TEXT = "a line of output that a tool gave, and that is stored as it came\n"
@@ -79,7 +80,7 @@ def timed(words: list[str], home: str) -> Took:
     ) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode not in (0, FINDINGS):
         raise subprocess.CalledProcessError(process.returncode, words)
     return Took(time.perf_counter() - begun, _bytes(used))
 
@@ -87,7 +88,10 @@ def timed(words: list[str], home: str) -> Took:
 def said(words: list[str], home: str) -> Any:
     """What a command of ours says as JSON."""
     env = {**os.environ, "HOLDFAST_HOME": home, "HOME": home}
-    return json.loads(subprocess.run(words, env=env, check=True, capture_output=True).stdout)
+    done = subprocess.run(words, env=env, check=False, capture_output=True)
+    if done.returncode not in (0, FINDINGS):
+        raise subprocess.CalledProcessError(done.returncode, words)
+    return json.loads(done.stdout)
 
 
 def mended(made: Made, home: str) -> Took:

@@ -330,7 +330,7 @@ def test_beyond_loopback_it_says_who_can_come_and_that_they_need_the_token(
     door: Any = SimpleNamespace(url="http://127.0.0.1:8420", token="t" * 43)
     hub: Any = SimpleNamespace(healed=None)
     for host, is_said in (("0.0.0.0", True), ("::", True), ("192.168.0.7", True), ("127.0.0.1", False)):
-        up._tell(argparse.Namespace(json=False), HubSettings(host=host), door, hub)
+        up._tell(argparse.Namespace(json=False, qr=False), HubSettings(host=host), door, hub)
         said = capsys.readouterr()
         address = r"http://[0-9a-f.:\[\]]+:8420" if host in ("0.0.0.0", "::") else r"http://127\.0\.0\.1:8420"
         assert re.fullmatch(rf"{address}/\?token={'t' * 43}\n", said.out)

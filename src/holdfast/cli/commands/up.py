@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import arguments, common, output
 from holdfast.cli.common import current_user
+from holdfast.cli.qr_code import qr_lines
 from holdfast.errors import HoldfastError, StoreBusy
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def parser(name: str) -> argparse.ArgumentParser:
         type=arguments.whole_number,
         help="the port (default: 8420, or a free one if it is taken; 0: any)",
     )
+    parser.add_argument("--qr", action="store_true", help="print a QR code of the address, for a phone")
     return parser
 
 
@@ -127,7 +129,13 @@ def _tell(options: argparse.Namespace, chosen: HubSettings, door: HttpServer, hu
         url = addresses.network_url(host, port) or door.url
         note = f"on this machine it is also at {door.url}" if url != door.url else "there is no network now"
         output.note(f"holdfast: {note}")
-    output.text(f"{url}/?token={door.token}")
+    address = f"{url}/?token={door.token}"
+    output.text(address)
+    if options.qr:
+        for line in qr_lines(address):
+            output.text(line)
+        if auth.is_loopback(host):
+            output.note("holdfast: only this machine can open it; `holdfast up --host` makes it reachable")
     sys.stdout.flush()
     if sys.stderr.isatty():
         output.note("holdfast: open this address in a browser; Ctrl-C stops the hub, the agents keep running")
