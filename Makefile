@@ -49,6 +49,7 @@ types: $(READY)
 # What is made from the code.
 docs: $(READY)
 	$(BIN)/python -m holdfast.resume.docs > docs/verdicts.md
+	$(BIN)/python -m holdfast.model.notices > docs/notices.md
 
 bench: $(READY)
 	$(BIN)/python -m bench

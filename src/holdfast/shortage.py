@@ -87,6 +87,13 @@ class Shortages:
             self._pause = min(max(FIRST_S, self._pause * 2), LONGEST_S)
             self._next = now + self._pause
 
+    def note_problem(self, problem: BaseException) -> bool:
+        """Note what was lacking when something failed; False if it failed for another reason."""
+        what = resource_of(problem)
+        if what is not None:
+            self.note(what, str(problem))
+        return what is not None
+
     def over(self) -> None:
         """Something was started."""
         self._found.clear()

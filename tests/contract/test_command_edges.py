@@ -204,11 +204,17 @@ def first_lines(terminal: Terminal, *words: str) -> tuple[str, str]:
 def test_a_taken_default_port_is_one_line(terminal: Terminal) -> None:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            taken.bind(("127.0.0.1", 8420))
-            taken.listen()
-        except OSError:
-            pass  # somebody else has it, which is as good
+
+        def bound() -> bool:
+            """A hub of another test may have it for a moment."""
+            try:
+                taken.bind(("127.0.0.1", 8420))
+            except OSError:
+                return False
+            return True
+
+        terminal.until(bound)
+        taken.listen()
         line, told = first_lines(terminal)
     port = line.split("/?token=")[0].rpartition(":")[2]
     assert f"port 8420 is taken by another program, so the hub listens on port {port}\n" in told

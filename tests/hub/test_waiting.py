@@ -14,6 +14,7 @@ from holdfast.home import Home
 from holdfast.spool.task_dir import Spool
 from tests.hub.asking import get
 from tests.hub.running_hub import RunningHub, running
+from tests.hub.test_up import until_mirrored
 
 GATE = {"tool": "shell", "run": "while [ ! -e gate ]; do sleep 0.05; done"}
 SAY = {"say": "done"}
@@ -69,6 +70,8 @@ def test_waiting_tasks_stop_nobody_and_survive_a_killed_hub_and_a_deleted_databa
     assert all(f"{one['id']} waits: " in told for one in held)
     assert "holdfast cancel" in terminal.give("ls").stdout
     assert "waits " in terminal.give("show", held[0]["session"]).stdout
+    for one in held:
+        until_mirrored(hub, one["session"])  # what no mirror has is gone with the database
     hub.kill()
     for name in ("state.db", "state.db-wal", "state.db-shm"):
         os.unlink(os.path.join(terminal.home.path, name))

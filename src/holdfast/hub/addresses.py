@@ -25,10 +25,10 @@ def network_url(host: str, port: int) -> str | None:
 
 def _routed(family: socket.AddressFamily) -> str | None:
     """The address by which this machine reaches others."""
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:  # fails where the kernel has no IPv6
             probe.connect((_ELSEWHERE[family], 9))
-        except OSError:
-            return None
-        found = str(probe.getsockname()[0])
+            found = str(probe.getsockname()[0])
+    except OSError:
+        return None
     return None if found.startswith("127.") or found == "::1" else found

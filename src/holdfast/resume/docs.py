@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+from holdfast.resume.next_steps import NEXT_STEPS
 from holdfast.resume.rule_evidence import STOPPED
 from holdfast.resume.rules import ARCHIVED_RULE, RULES, SAFE_RULES, VerdictRule, codes_of
 from holdfast.transcripts.reader import HARMLESS
+
+_NAME = re.compile(r"\{(\w+)\}")
+_NAMED = {"session": "ID", "task": "TASK", "path": "its folder", "was": "of that time"}
 
 _PAGE = """\
 # Verdicts
@@ -24,7 +30,8 @@ the last task ended, what the agent's stream showed), the agent's own history (w
 | `wait` | refuses, and names the task or the processes; with `--queue` it waits for them |
 
 Each rule that applies adds a reason with one of these codes. One `wait` makes the verdict `wait`; otherwise
-one `fresh` makes it `fresh`. A session that would start fresh does not wait for `too_soon`.
+one `fresh` makes it `fresh`. A session that would start fresh does not wait for `too_soon`. The text of each
+reason ends with the next step.
 
 {table}
 
@@ -65,14 +72,16 @@ verdict `fresh`, too, except these, which lose nothing: {harmless}.
 
 def page() -> str:
     """The whole document."""
-    head = "| code | verdict | when | |\n|---|---|---|---|\n"
+    head = "| code | verdict | when | next step | |\n|---|---|---|---|---|\n"
     table = head + "\n".join(_line(row) for row in (*RULES, *SAFE_RULES, ARCHIVED_RULE))
     return _PAGE.format(table=table, harmless=_codes(sorted(HARMLESS - {STOPPED})))
 
 
 def _line(row: VerdictRule) -> str:
     also = ", ".join(word for word, so in (("brief", row.brief), ("fork", row.fork)) if so)
-    return f"| {_codes(codes_of(row))} | `{row.action}` | {row.fact} | {also} |"
+    step = NEXT_STEPS.get(row.code, "the text names the commands")
+    step = _NAME.sub(lambda name: _NAMED.get(name[1], name[1].upper()), step)
+    return f"| {_codes(codes_of(row))} | `{row.action}` | {row.fact} | {step} | {also} |"
 
 
 def _codes(codes: tuple[str, ...] | list[str]) -> str:

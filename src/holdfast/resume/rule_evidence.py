@@ -87,6 +87,12 @@ def processes(found: tuple[LiveProcess, ...]) -> list[Evidence]:
     return when(bool(found), processes=[msgspec.to_builtins(process) for process in sorted(found)])
 
 
+def leftovers(facts: ResumeFacts) -> list[Evidence]:
+    """Processes that the last run started and that outlived it."""
+    task = {} if facts.last is None else {"task": facts.last.task}
+    return [{**shown, **task} for shown in processes(facts.tools)]
+
+
 def last(status: str) -> EvidenceOf:
     """The last task ended so; trust given by hand covers all but an interruption."""
 

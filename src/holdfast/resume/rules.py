@@ -20,6 +20,7 @@ from holdfast.resume.rule_evidence import (
     gap,
     gone,
     last,
+    leftovers,
     not_started,
     other_branch,
     other_folder,
@@ -69,8 +70,8 @@ RULES: tuple[VerdictRule, ...] = (
         "tools_running",
         "wait",
         "tools of a run that is dead still run",
-        "what the dead run had started still runs: {processes}",
-        lambda facts: processes(facts.tools),
+        "what the last run started still runs: {processes}",
+        leftovers,
     ),
     VerdictRule(
         "other_host",

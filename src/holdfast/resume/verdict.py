@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.resume.environment import LiveProcess
 from holdfast.resume.facts import ArchiveState, ResumeFacts
+from holdfast.resume.next_steps import NEXT_STEPS
 from holdfast.resume.rule_evidence import PROBLEM, Evidence
 from holdfast.resume.rules import ARCHIVED_RULE, RULES, SAFE_RULES, Action, VerdictRule, rule_of
 
@@ -15,10 +16,10 @@ TOO_SOON = "too_soon"
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why: a code, a sentence for a person, and what shows it."""
+    """Why: a code, sentences for a person, and what shows it."""
 
     code: str
-    text: str
+    text: str  # ends with what to do next
     evidence: Evidence = {}
 
 
@@ -44,7 +45,7 @@ def judge(facts: ResumeFacts, *, fork: bool = False) -> Verdict:
         action = "fork" if forked else "fresh"
     ranked = sorted(found, key=lambda one: one[0].action != action)  # what decides it comes first
     safe = [(row, shown) for row in SAFE_RULES for shown in row.shows(facts)]
-    reasons = [_reason(*one) for one in ranked or safe]
+    reasons = [_reason(facts, *one) for one in ranked or safe]
     can_fork = facts.can_fork and all(row.fork for row, _ in found)
     reasons += [_archived(facts, shown, can_fork) for shown in ARCHIVED_RULE.shows(facts)]
     return Verdict(action=action, reasons=reasons, session=facts.session, token=facts.token)
@@ -62,8 +63,13 @@ def is_short_wait(verdict: Verdict) -> bool:
 
 
 def reasons_text(verdict: Verdict) -> str:
-    """The reasons in one line."""
-    return "; ".join(reason.text for reason in verdict.reasons)
+    """The reasons in one line, for a log or an error: without what to do next."""
+    return "; ".join(sentence_of(verdict, reason) for reason in verdict.reasons)
+
+
+def sentence_of(verdict: Verdict, reason: Reason) -> str:
+    """Why, without what to do next."""
+    return reason.text.removesuffix(f". {_next_step(verdict.session, rule_of(reason.code), reason.evidence)}")
 
 
 def return_commands(session: str, archived: ArchiveState, can_fork: bool) -> str:
@@ -83,9 +89,16 @@ def _archived(facts: ResumeFacts, evidence: Evidence, can_fork: bool) -> Reason:
     return Reason(ARCHIVED_RULE.code, text, evidence)
 
 
-def _reason(row: VerdictRule, evidence: Evidence) -> Reason:
+def _reason(facts: ResumeFacts, row: VerdictRule, evidence: Evidence) -> Reason:
     shown = {name: _named(value) for name, value in evidence.items()}
-    return Reason(evidence.get(PROBLEM, row.code), row.text.format_map(shown), evidence)
+    sentence = row.text.format_map(shown).removesuffix(".")
+    text = f"{sentence}. {_next_step(facts.session, row, evidence)}"
+    return Reason(evidence.get(PROBLEM, row.code), text, evidence)
+
+
+def _next_step(session: str, row: VerdictRule, evidence: Evidence) -> str:
+    shown = {name: _named(value) for name, value in evidence.items()}
+    return NEXT_STEPS.get(row.code, "").format_map({"task": "TASK", **shown, "session": session})
 
 
 def _named(value: Any) -> Any:

@@ -16,15 +16,13 @@ from holdfast.git import unfinished, worktree
 from holdfast.model.changes import Create
 from holdfast.model.event import NewEvent
 from holdfast.model.session import Session, Worktree
-from holdfast.model.task import ACTIVE, PENDING, Task
+from holdfast.model.task import Task
 from holdfast.resume import verdict
 from holdfast.resume.facts import ArchiveState, ResumeFacts
-from holdfast.resume.rules import rule_of
 from holdfast.resume.verdict import Verdict, judge
-from holdfast.runner import launch, replacement, sessions
+from holdfast.runner import launch, replacement, sessions, task_options
 from holdfast.runner.context import Context, header
-from holdfast.runner.waiting import LEFTOVERS
-from holdfast.runner.worker import WORKER
+from holdfast.runner.task_options import WORKER
 from holdfast.settings import Leftovers
 from holdfast.store.types import Dispatch, SessionReplacement
 from holdfast.store.writes import same
@@ -65,8 +63,6 @@ class RedispatchRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wi
     wait: bool = False  # where a session must wait, queue it: it runs when the session becomes free
 
 
-# --- From what a person wants done to a queued task; all that can be refused is refused here.
-
 DEMO = "demo"
 TITLE = 80  # characters of a prompt that become a session's title
 TRIES = 10  # of a session that goes on while it is judged
@@ -105,7 +101,7 @@ async def _existing(context: Context, wish: PromptRequest) -> Session | None:
     if wish.session is not None:
         session = await context.store.session(await context.store.resolve(wish.session))
         if session.state != "live" and not (session.state == "archived" and wish.how in ("fork", "anyway")):
-            raise await _put_away(context, session)
+            raise await put_away(context, session)
     elif wish.key is not None:
         live = (await context.store.sessions(state="live", key=wish.key, empty=True, limit=1)).sessions
         if not live:
@@ -124,7 +120,7 @@ async def _existing(context: Context, wish: PromptRequest) -> Session | None:
     return session
 
 
-async def _put_away(context: Context, session: Session) -> errors.IllegalChange:
+async def put_away(context: Context, session: Session) -> errors.IllegalChange:
     """The refusal of a session that is not live, with the commands that continue it."""
     if session.state == "deleted":
         return errors.IllegalChange(
@@ -208,7 +204,7 @@ class _Dispatcher:
         if not self._context.node.owns(self._session.host):
             events = (*events, self._waits_elsewhere())
         named = self._wish.session is not None and not self._wish.may_move
-        insists = {launch.INSISTS: True} if named else {}
+        insists = {task_options.NO_MOVE: True} if named else {}
         return await self._context.store.dispatch(
             Dispatch(
                 self._session.id,
@@ -236,8 +232,8 @@ class _Dispatcher:
     async def _still_untold(self) -> dict[str, Any]:
         """The brief of a run that never reached its agent is for the next one; the first task carries it."""
         first = await self._context.store.first_task(self._session.id)
-        owed = first is not None and first.options.get(launch.BRIEF)
-        return {launch.BRIEF: True} if owed and self._wish.brief else {}
+        owed = first is not None and first.options.get(task_options.BRIEF)
+        return {task_options.BRIEF: True} if owed and self._wish.brief else {}
 
     async def _anyway(self, facts: ResumeFacts, found: Verdict) -> Task:
         agent = self._context.registry.get(self._session.agent)
@@ -260,7 +256,7 @@ class _Dispatcher:
             Dispatch(
                 self._session.id,
                 self._wish.prompt,
-                {**self._options(), launch.INSISTS: True, launch.BEGIN: "anyway"},
+                {**self._options(), task_options.NO_MOVE: True, task_options.START_MODE: "anyway"},
                 self._retry_of,
                 replaces=replaces,
                 seen=facts.seen,
@@ -271,7 +267,7 @@ class _Dispatcher:
         )
 
     async def _fresh(self, facts: ResumeFacts, found: Verdict) -> Task:
-        told = {launch.BRIEF: self._wish.brief and verdict.wants_brief(found)}
+        told = {task_options.BRIEF: self._wish.brief and verdict.wants_brief(found)}
         where = replacement.session_folder(self._session, self._wish.cwd)
         new, made = ids.new(ids.SESSION), None
         if self._wish.worktree and where.worktree is None:
@@ -303,9 +299,9 @@ class _Dispatcher:
                 reasons=sessions.reasons(found),
             )
         copied = {
-            launch.BEGIN: launch.FORK,
-            launch.FORK: {"of": facts.token, "at": facts.fork_at},
-            launch.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
+            task_options.START_MODE: task_options.FORK,
+            task_options.FORK: {"of": facts.token, "at": facts.fork_at},
+            task_options.BRIEF: self._wish.brief and verdict.wants_brief(found),  # of what is not in the copy
         }
         where = replacement.session_folder(self._session, None)
         dispatched = replacement.fork(
@@ -332,12 +328,12 @@ class _Dispatcher:
         if task:
             hint += f"; `holdfast cancel {task['task']}` stops it"
         else:
-            hint = await _leftovers_hint(self._context, found.session, facts) + hint
+            hint = await leftovers_hint(self._context, found.session, facts) + hint
             hint += f"; `holdfast resume {found.session} --fresh` does not wait"
         return errors.SessionRunning(text, hint=hint, session=found.session, **task, **named)
 
 
-async def _leftovers_hint(context: Context, session: str, facts: ResumeFacts) -> str:
+async def leftovers_hint(context: Context, session: str, facts: ResumeFacts) -> str:
     """The commands that end the leftover processes of a session, as the beginning of a hint."""
     owners = await launch.leftovers_of(context, session, facts)
     return "".join(f"`holdfast cancel {owner}` ends its leftover processes; " for owner in sorted(owners))
@@ -351,9 +347,9 @@ def options(context: Context, wish: PromptRequest, *, here: bool = True) -> dict
     if wish.time_limit_s is not None:
         found["time_limit_s"] = wish.time_limit_s
     if wish.leftovers is not None:
-        found[LEFTOVERS] = wish.leftovers
+        found[task_options.LEFTOVERS] = wish.leftovers
     if not wish.brief:
-        found[launch.BRIEF] = False
+        found[task_options.BRIEF] = False
     if wish.source:
         found["source"] = wish.source
     return found
@@ -433,101 +429,3 @@ def check_agent(context: Context, name: str) -> str:
     if find(agent, context.settings.tables.get(agent.name, {}), context.env) is None:
         raise errors.AgentMissing(f"{agent.title} is not installed here", hint=agent.install)
     return agent.name
-
-
-# --- Tasks once more: each at most once, each by its verdict.
-
-INTERRUPTED = ("interrupted",)
-NOT_DONE = ("interrupted", "failed")
-NAMED = ("interrupted", "failed", "cancelled")
-
-
-async def redispatch(context: Context, wish: RedispatchRequest, by: str) -> dict[str, Any]:
-    """Queue each task that can still be run again; what was queued, what was not and why."""
-    queued: list[dict[str, Any]] = []
-    skipped: list[dict[str, Any]] = []
-    tasks = []
-    for name in dict.fromkeys(wish.names):
-        try:
-            tasks.append(await _named_task(context, name))
-        except errors.HoldfastError as problem:
-            skipped.append({"task": name, "session": None, **problem.as_json()})
-    if not wish.names:
-        statuses = NOT_DONE if wish.failed else INTERRUPTED
-        tasks = await context.store.redispatchable_tasks(wish.key or "", statuses=statuses)
-    for task in {task.id: task for task in tasks}.values():
-        session = await context.store.session(task.session)
-        try:
-            waits_for = await _check(context, session, wish)
-            made = await dispatch(context, _prompt_request(task, session, wish), by=by, retry_of=task.id)
-        except errors.HoldfastError as problem:
-            skipped.append({"task": task.id, "session": session.id, **problem.as_json()})
-            continue
-        queued.append({"of": task.id, "task": made.id, "session": made.session, "waits_for": waits_for})
-    return {"redispatched": queued, "skipped": skipped}
-
-
-async def _named_task(context: Context, name: str) -> Task:
-    """The task that a name means, if it can be run again: an id, or the last of a session or key."""
-    store = context.store
-    kind, target = await store.resolve_target(name)
-    if kind == "task":
-        task = await store.task(target)
-        found = await store.redispatchable_tasks(task=task.id, statuses=NAMED)
-        if not found:
-            raise await _not_again(context, task)
-        return found[0]
-    found = await store.redispatchable_tasks(session=target, statuses=NAMED)
-    if not found:
-        raise errors.IllegalChange(
-            f"session {target} has no task that can be run again",
-            hint=f"`holdfast tasks --session {target}` shows how its tasks ended",
-        )
-    return found[0]
-
-
-async def _not_again(context: Context, task: Task) -> errors.IllegalChange:
-    """Why a task cannot be run again, and what to do instead."""
-    session = await context.store.session(task.session)
-    hint = f'`holdfast run --session {session.id} "PROMPT"` sends a new prompt there'
-    if task.status in ACTIVE:
-        return errors.IllegalChange(f"task {task.id} is running", hint=f"`holdfast log -f {session.id}`")
-    if task.status in PENDING:
-        return errors.IllegalChange(
-            f"task {task.id} is {task.status}; it has not run yet", hint="it starts by itself"
-        )
-    if session.state != "live":
-        return await _put_away(context, session)
-    if task.status not in NAMED:
-        return errors.IllegalChange(f"task {task.id} {task.status}, so it is not run again", hint=hint)
-    return errors.IllegalChange(
-        f"task {task.id} was run again already, or a later prompt has run in its session since", hint=hint
-    )
-
-
-async def _check(context: Context, session: Session, wish: RedispatchRequest) -> str | None:
-    """What the retry has to wait for, if anything; refused unless the caller asks to wait."""
-    if not context.node.owns(session.host):
-        raise errors.IllegalChange(f"session {session.id} is on node {session.host}")
-    facts = await sessions.facts(context, session)
-    found = verdict.judge(facts)
-    if found.action != "wait":
-        return None
-    if not wish.wait:
-        ends = await _leftovers_hint(context, session.id, facts)
-        hint = f"{ends}with --wait it runs when the session becomes free"
-        raise errors.SessionRunning(verdict.reasons_text(found), hint=hint, session=session.id)
-    return "; ".join(r.text for r in found.reasons if rule_of(r.code).action == "wait")
-
-
-def _prompt_request(task: Task, session: Session, wish: RedispatchRequest) -> PromptRequest:
-    """The same prompt for the same thread; a session without a key is named by its id."""
-    return PromptRequest(
-        prompt=task.prompt,
-        key=session.key,
-        session=session.id if session.key is None else None,
-        may_move=True,
-        queue=wish.wait,
-        permissions=task.options.get("permissions"),
-        time_limit_s=task.options.get("time_limit_s"),
-    )

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -19,29 +18,25 @@ from holdfast.agents.driver import AgentJob
 from holdfast.git import worktree
 from holdfast.model.changes import SetStatus
 from holdfast.model.commit import Commit, Entry
-from holdfast.model.event import Event, NewEvent
+from holdfast.model.event import NewEvent
 from holdfast.model.session import Session
 from holdfast.model.task import Task
 from holdfast.model.token import current
-from holdfast.process.table import MARK
-from holdfast.resume import brief, verdict
 from holdfast.resume import environment as resume_environment
+from holdfast.resume import verdict
 from holdfast.resume.environment import LiveProcess
-from holdfast.resume.facts import ResumeFacts, leftovers
+from holdfast.resume.facts import ResumeFacts
 from holdfast.resume.verdict import Verdict
 from holdfast.runner import processes, replacement, sessions, waiting
+from holdfast.runner.agent_environment import environment
+from holdfast.runner.briefs import with_brief
 from holdfast.runner.context import Context
+from holdfast.runner.task_options import BRIEF, FORK, NO_MOVE, START_MODE
 from holdfast.spool import task_dir
 from holdfast.spool.task_dir import Spool
-from holdfast.store.store import Store
-
-# In a task's options: how its conversation is to begin, and whether it may be moved to a fresh session.
-BEGIN, INSISTS, BRIEF, FORK = "begin", "insists", "brief", "fork"
 
 WAITING, IGNORED = "waiting", "leftovers_ignored"  # codes of notices
 BY_POLICY = "policy"  # who ends leftover processes when the time for them is over
-CHAIN = 5  # sessions back whose prompts a brief names
-PAGE, TAIL = 500, 5000  # events of a log that are read at once for a brief, and in all
 
 
 class ForkPoint(NamedTuple):
@@ -54,7 +49,7 @@ class ForkPoint(NamedTuple):
 def fork_of(task: Task) -> ForkPoint | None:
     """What a task is to begin as a copy of."""
     told = task.options.get(FORK)
-    if task.options.get(BEGIN) != FORK or not isinstance(told, dict):
+    if task.options.get(START_MODE) != FORK or not isinstance(told, dict):
         return None
     return ForkPoint(str(told["of"]), told.get("at"))
 
@@ -84,7 +79,7 @@ async def judge_pending(context: Context, task: Task, session: Session) -> Pendi
         return PendingDecision(facts.seen)
     if found.action == "wait":  # something else has begun meanwhile
         return PendingDecision()
-    if task.options.get(INSISTS):
+    if task.options.get(NO_MOVE):
         raise unsafe(found)
     await _move(context, task, session, found)
     return PendingDecision()
@@ -100,7 +95,7 @@ class PendingDecision(NamedTuple):
 
 async def _facts(context: Context, task: Task, session: Session) -> ResumeFacts | None:
     """What a judgement rests on; None where there is nothing to judge."""
-    if task.options.get(BEGIN) in ("anyway", FORK) or not await _has_past(context, task, session):
+    if task.options.get(START_MODE) in ("anyway", FORK) or not await _has_past(context, task, session):
         return None
     return await sessions.facts(context, session, but=task.id)
 
@@ -171,97 +166,6 @@ def unsafe(found: Verdict) -> errors.ResumeUnsafe:
     )
 
 
-async def with_brief(context: Context, task: Task, session: Session, cwd: str) -> str:
-    """The prompt, with a brief at its head where the session continues one that was cut short."""
-    if not task.options.get(BRIEF) or session.link is None:
-        return task.prompt
-    old = await context.store.session(session.link.session)
-    told = await _story(context.store, task, old, cwd)
-    return task.prompt if told is None else brief.with_prompt(brief.brief(told), task.prompt)
-
-
-async def _story(store: Store, task: Task, old: Session, cwd: str) -> brief.InterruptedRun | None:
-    """What a session did last: a turn of another program that was replayed into its log, or its last task."""
-    running, changes = await leftovers(store, old.id), await worktree.changes(cwd)
-    tail = await _tail(store, old)
-    why = await _not_resumed(store, task)
-    if replayed := brief.replayed_turn(old.id, tail, why, running=running, folder=cwd, changes=changes):
-        return replayed
-    last = next(iter(await store.started_tasks(old.id)), None)
-    if last is None:
-        return None
-    kinds = ("user", "assistant", "tool_progress", "tool_summary", "permission")
-    earlier = await _asked_before(store, old.id)
-    return brief.interrupted_task(
-        last,
-        earlier.named(),
-        await store.task_events(last.id, kinds),
-        left_out=earlier.count - len(earlier.named()),
-        running=running,
-        folder=cwd,
-        changes=changes,
-    )
-
-
-async def _tail(store: Store, session: Session) -> list[Event]:
-    """The end of a log, back to its last prompts; bounded, however long the log is."""
-    events: list[Event] = []
-    end = session.events
-    while end > 0 and len(events) < TAIL and _prompts_in(events) <= brief.NAMED:
-        start = max(end - PAGE, 0)
-        events = await _between(store, session.id, start, end) + events
-        end = start
-    return events
-
-
-async def _between(store: Store, session: str, start: int, end: int) -> list[Event]:
-    """The events after `start` up to `end`; a page may be shorter than what was asked for."""
-    events: list[Event] = []
-    while start < end and (page := await store.events(session, start, end - start)):
-        events += page
-        start = page[-1].seq
-    return events
-
-
-def _prompts_in(events: list[Event]) -> int:
-    return sum(1 for event in events if event.kind == "user")
-
-
-async def _not_resumed(store: Store, task: Task) -> str | None:
-    """Why the session before was not resumed, as the log of this one says."""
-    for event in await store.task_events(task.id, ("notice",)):
-        if event.body.get("code") == sessions.NOT_RESUMED:
-            return "; ".join(str(reason["text"]) for reason in event.body.get("reasons", []))
-    return None
-
-
-async def _asked_before(store: Store, session: str) -> brief.EarlierPrompts:
-    """The prompts before the last one, in this session and in those that it continues.
-
-    The task itself may be named only in the first of them.
-    """
-    found = brief.EarlierPrompts()
-    for number in range(1 + CHAIN):
-        found = found.after(await _prompts(store, session, leave_out=1 if number == 0 else 0))
-        link = (await store.session(session)).link
-        if link is None:
-            break
-        session = link.session
-    return found
-
-
-async def _prompts(store: Store, session: str, *, leave_out: int) -> brief.EarlierPrompts:
-    """The prompts of a session that reached its agent, without the last `leave_out` of them."""
-    count = await store.started_count(session) - leave_out
-    if count <= 0:
-        return brief.EarlierPrompts()
-    latest = await store.started_tasks(session, limit=brief.NAMED + leave_out)
-    first = await store.first_started_task(session)
-    assert first is not None  # counted above, and no task is ever deleted
-    last = [task.prompt for task in reversed(latest[leave_out:])]
-    return brief.EarlierPrompts(first.prompt, tuple(last), count)
-
-
 async def _has_past(context: Context, task: Task, session: Session) -> bool:
     """Whether there is anything to judge; the first task of a session pays for no look around."""
     first = await context.store.first_task(session.id)
@@ -270,7 +174,7 @@ async def _has_past(context: Context, task: Task, session: Session) -> bool:
 
 async def _move(context: Context, task: Task, session: Session, found: Verdict) -> None:
     """Let the prompt go on in a fresh session, with the key and all that waits behind it."""
-    options = {name: value for name, value in task.options.items() if name != BEGIN}
+    options = {name: value for name, value in task.options.items() if name != START_MODE}
     options[BRIEF] = verdict.wants_brief(found) and task.options.get(BRIEF, True)
     await context.store.dispatch(
         replacement.fresh(
@@ -285,55 +189,6 @@ async def _move(context: Context, task: Task, session: Session, found: Verdict) 
         )
     )
 
-
-# --- The environment of an agent: explicit, scrubbed, and marked so that its tools can be found again.
-
-# What any program needs to find its user, its language, its network and its temporary files.
-COMMON = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "TZ",
-    "TMPDIR",
-    "XDG_*",
-    "SSH_AUTH_SOCK",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-)
-
-
-def environment(
-    base: Mapping[str, str], keeps: Iterable[str], *given: Mapping[str, str], task: str, session: str
-) -> dict[str, str]:
-    """What is kept of `base`, what each of `given` sets over it, and the marks."""
-    made = {name: value for name, value in base.items() if _kept(name, (*COMMON, *keeps))}
-    for more in given:
-        made.update(more)
-    made["TERM"] = "dumb"
-    made["HOLDFAST_SESSION"] = session
-    made[MARK] = task
-    return made
-
-
-def _kept(name: str, patterns: Iterable[str]) -> bool:
-    return any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns)
-
-
-# --- From a claimed task to a process with its stdio on disk.
 
 _CHOSEN = uuid.UUID("0c2a4b1e-6b0f-4e53-9d35-5f0b5a1f7d60")  # the ids that we choose are below this one
 
@@ -424,7 +279,7 @@ async def _conversation(
 ) -> tuple[str | None, bool]:
     """The native id of the conversation, and whether to resume it."""
     token = current(await context.store.tokens(session.id), agent.name)
-    anyway = task.options.get(BEGIN) == "anyway"
+    anyway = task.options.get(START_MODE) == "anyway"
     if token is not None and (anyway or await _is_proven(context, token.task)):
         if token.protocol not in (None, agent.protocols[0]):  # Cursor keeps these apart, and finds none there
             raise errors.BadInput(

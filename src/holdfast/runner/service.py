@@ -176,7 +176,8 @@ async def _fulfil(
     context: Context, wish: PromptRequest | RedispatchRequest | None, by: str
 ) -> dict[str, Any]:
     """Queue what is wished for; what was queued."""
-    from holdfast.runner.dispatch import RedispatchRequest, dispatch, redispatch
+    from holdfast.runner.dispatch import RedispatchRequest, dispatch
+    from holdfast.runner.redispatch import redispatch
 
     if wish is None:
         return {}

@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from holdfast import durable_io, errors, shortage, timestamps
+from holdfast import durable_io, errors, shortage
 from holdfast.agents.driver import AgentJob, Driver
 from holdfast.git import worktree
 from holdfast.model.changes import Deliver, SeeToken, SetStatus
@@ -21,11 +21,13 @@ from holdfast.model.session import Session
 from holdfast.model.task import Task
 from holdfast.model.token import current
 from holdfast.resume.log_evidence import NOT_LAUNCHED
-from holdfast.runner import finish, launch, replay, sessions, stdio_watch
+from holdfast.runner import finish, launch, replay, sessions
 from holdfast.runner.context import Context
 from holdfast.runner.control import StopController, TaskRequests, requests
-from holdfast.runner.finish import GIVEN_BACK, FinalEntries, TaskFinisher, refusal
+from holdfast.runner.earlier_launch import unknown_launch, was_given_back
+from holdfast.runner.finish import FinalEntries, TaskFinisher, refusal
 from holdfast.runner.lost_spool import commit_of, finish_without_spool, only_rest
+from holdfast.runner.output_reader import OutputReader
 from holdfast.runner.processes import ProcessTableCache, TaskProcesses
 from holdfast.runner.recorder import PASSING, OutputRecorder
 from holdfast.runner.stdio_watch import RelayWatch
@@ -33,7 +35,6 @@ from holdfast.runner.uncommitted import uncommitted_paths, warnings
 from holdfast.spool import archive, task_dir
 from holdfast.spool.outbox import Outbox, close_input
 from holdfast.spool.reader_deaths import DeathRecord, ReaderMarks, decide
-from holdfast.spool.tail import Shrunk, Tail
 from holdfast.spool.task_dir import Spool
 from holdfast.spool.watch import Handle
 
@@ -42,9 +43,8 @@ SUSPECT_S = 2.0  # before output is read that a hub died on: one that is soon ki
 
 log = logging.getLogger(__name__)
 
-READ = 64 * 1024  # bytes of stdout taken at a time; between them requests are heeded
-LOOK_S = 0.25  # between looks at a process that says nothing
-OFFSPRING_S = 2.0  # between looks at what an agent with a running tool has started
+LOOK_S = 0.25  # between checks of a process that writes nothing
+CHILDREN_S = 2.0  # between checks of what an agent with a running tool has started
 STDERR_LIMIT = 8 * 1024 * 1024
 
 
@@ -54,7 +54,7 @@ class TaskRun:
     def __init__(
         self,
         context: Context,
-        watchman: ProcessTableCache,
+        process_table: ProcessTableCache,
         task: Task,
         session: Session,
         *,
@@ -65,36 +65,36 @@ class TaskRun:
         self._judged = judged
         self.found = asyncio.Event()  # set once it is known whether the agent runs
         self._context = context
-        self._watchman = watchman
+        self._process_table = process_table
         self._session = session
         self._spool = Spool(context.home.task(task.id))
-        self._family = TaskProcesses(self._spool, watchman, task.id, None)
-        self._begun = task.delivery != "waiting"  # a process of it may have been started
+        self._processes = TaskProcesses(self._spool, process_table, task.id, None)
+        self._launched = task.delivery != "waiting"  # a process of it may have been started
         self._handle: Handle | None = None
-        self._news = True  # somebody may have asked something of it before we came
-        self._looked = 0.0
+        self._has_requests = True  # there may be some from before this process took it
+        self._noted_children = 0.0
         self._checked_relay = 0.0
         self._marks: ReaderMarks | None = None  # only of a run that another process read before
 
     def wake(self) -> None:
-        """Somebody asked something of this task."""
-        self._news = True
+        """There is a request for this task."""
+        self._has_requests = True
         if self._handle is not None:
             self._handle.wake()
 
     async def run(self) -> None:
-        """Drive it to its end; stop at once when another owner has it."""
+        """Drive it to its end; stop at once when another process owns it."""
         try:
             try:
-                if not await self._begin():
+                if not await self._start_or_attach():
                     return
                 await self._follow()
             except FileNotFoundError as problem:
-                if not self._begun or os.path.exists(self._spool.stdout):
+                if not self._launched or os.path.exists(self._spool.stdout):
                     raise
-                await self._lose(f"{problem.filename} is gone")
+                await self._finish_lost(f"{problem.filename} is gone")
                 return
-            await self._settle()
+            await self._finish()
         except errors.StaleGeneration:
             log.info("task %s has another owner now", self.task.id)
         finally:
@@ -106,24 +106,28 @@ class TaskRun:
             if self._handle is not None:
                 self._handle.close()
 
-    # --- beginning
+    # --- start
 
-    async def _begin(self) -> bool:
-        """A process to follow: the one that runs already, or a new one. False: the task has ended."""
+    async def _start_or_attach(self) -> bool:
+        """Attach to the process that runs already, or start one; False if the task has ended."""
         if not os.path.isdir(self._spool.path):
-            if self.task.delivery == "accepted" or (self._begun and await self._family.survivors()):
-                await self._lose(f"{self._spool.path} is gone")
+            if self.task.delivery == "accepted" or (self._launched and await self._processes.survivors()):
+                await self._finish_lost(f"{self._spool.path} is gone")
                 return False
         elif self.task.delivery != "accepted" and self._prevent():
             task_dir.discard(self._spool)  # it was prepared and never launched
-        elif not self._begun and not self._spool.is_agent_recorded() and await self._was_given_back():
+        elif (
+            not self._launched
+            and not self._spool.is_agent_recorded()
+            and await was_given_back(self._context.store, self.task, self._spool)
+        ):
             task_dir.discard(self._spool)  # a shim was there, and could not start the agent
-        elif not self._begun and await self._was_given_back():
+        elif not self._launched and await was_given_back(self._context.store, self.task, self._spool):
             task_dir.retire(self._spool)
         elif (note := self._spool.launch()) and "job" in note:
             return await self._attach(msgspec.convert(note["job"], AgentJob), bool(note["listens"]))
         else:
-            await self._lose(f"{self._spool.note} is gone")
+            await self._finish_lost(f"{self._spool.note} is gone")
             return False
         try:
             if by := (await self._requests()).cancels:
@@ -143,50 +147,25 @@ class TaskRun:
             return False
         return True
 
-    async def _was_given_back(self) -> bool:
-        """Whether the log knows the launch of this folder as one whose agent never took the prompt.
-
-        A launch that the log does not know is evidence too: the database was restored from a time before it.
-        """
-        if self._spool.shim() is None:
-            return True  # it was prevented: nothing ever ran here
-        generation = self._spool.launch().get("generation")
-        notices = await self._context.store.task_events(self.task.id, ("notice",))
-        codes = (GIVEN_BACK, NOT_LAUNCHED)
-        known = [event.body.get("generation") for event in notices if event.body.get("code") in codes]
-        older = None in known and isinstance(generation, int) and generation < self.task.generation
-        return generation in known or older
-
     async def _attach(self, job: AgentJob, listens: bool) -> bool:
-        """Read what an agent that was started before says or said; False if the task has ended."""
-        if not await self._take_up():
+        """Read the output of an agent that was started before; False if the task has ended."""
+        if not await self._take_over():
             return False
-        if archive.is_packed(self._spool) and self._family.agent() is None:
+        if archive.is_packed(self._spool) and self._processes.agent() is None:
             try:
                 await asyncio.to_thread(archive.unpack, self._spool)
             except errors.StoreUnreadable as problem:
-                await self._lose(problem.message)
+                await self._finish_lost(problem.message)
                 return False
-        await self._ready(job, listens, None if self._begun else self._unknown_launch(job))
-        self._begun = True
+        first = None
+        if not self._launched:
+            first = unknown_launch(job, self._context.registry.get(job.agent).protocols[0])
+        await self._prepare(job, listens, first)
+        self._launched = True
         return True
 
-    def _unknown_launch(self, job: AgentJob) -> list[Entry]:
-        """What the log lacks of a launch that only the folder knows; the prompt is not run again."""
-        text = (
-            "the log did not know that this prompt was started, but its folder holds what the agent said; "
-            "that was read, and the prompt was not run again"
-        )
-        entries: list[Entry] = [NewEvent("notice", {"text": text, "code": "drained"})]
-        if job.native_id is not None and not job.resume:
-            protocol = self._context.registry.get(job.agent).protocols[0]
-            entries.append(
-                SeeToken(agent=job.agent, native_id=job.native_id, seen_in="chosen", protocol=protocol)
-            )
-        return [*entries, Deliver(delivery="sent")]
-
     async def give_back(self, why: str, code: str = NOT_LAUNCHED) -> None:
-        """Put a task that no agent was launched for back into the queue."""
+        """Queue a task again for which no agent was launched."""
         text = f"{why}; no agent was started, and it is queued again"
         body = {"text": text, "code": code, "generation": self.task.generation}
         entries: list[Entry] = [NewEvent("notice", body), SetStatus(status="queued", reason=why)]
@@ -194,9 +173,9 @@ class TaskRun:
 
     def is_unlaunched(self) -> bool:
         """Whether no agent of it was started, and from now on none can be."""
-        return not self._begun and (not os.path.isdir(self._spool.path) or self._prevent())
+        return not self._launched and (not os.path.isdir(self._spool.path) or self._prevent())
 
-    async def _take_up(self) -> bool:
+    async def _take_over(self) -> bool:
         """Whether to read output that other hubs began to read; False if the run was set aside."""
         self._marks = ReaderMarks(self._spool.deaths_file)
         record = self._marks.take_over()
@@ -218,16 +197,18 @@ class TaskRun:
             f"{record.offset:,}, so the run was set aside; all output is kept in {self._spool.path}"
         )
         await finish_without_spool(
-            self._context.store, self.task, self._family, None, only_rest, why, SET_ASIDE
+            self._context.store, self.task, self._processes, None, only_rest, why, SET_ASIDE
         )
 
     def _prevent(self) -> bool:
         with durable_io.reported(self._spool.path):
             return self._spool.prevent()
 
-    async def _lose(self, why: str) -> None:
-        journal = self._journal if self._handle is not None else None
-        await finish_without_spool(self._context.store, self.task, self._family, journal, self._recorded, why)
+    async def _finish_lost(self, why: str) -> None:
+        journal = self._recorder if self._handle is not None else None
+        await finish_without_spool(
+            self._context.store, self.task, self._processes, journal, self._with_stored, why
+        )
 
     async def _launch(self) -> None:
         plan = await launch.plan(self._context, self.task, self._session)
@@ -235,7 +216,7 @@ class TaskRun:
             await replay.catch_up(self._context, self.task, plan.agent, plan.job.native_id)
         before = await worktree.changes(plan.job.cwd)
         entries: list[Entry] = []
-        if not self._begun:  # else they are in the log
+        if not self._launched:  # else they are in the log
             entries += await warnings(self._context.store, self.task, self._session, before)
             if plan.job.resume and plan.job.native_id is not None:
                 entries.append(sessions.attempt(plan.job.native_id))
@@ -255,11 +236,11 @@ class TaskRun:
         await asyncio.to_thread(
             self._spool.make, note, plan.launch.stdin.encode()
         )  # it waits for the disk, and other runs must not
-        await self._ready(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
+        await self._prepare(plan.job, plan.launch.listens, [*entries, Deliver(delivery="sent")])
         child = self._start(plan)
-        self._begun = True  # at once: from here on it may never go back to the queue as not launched
+        self._launched = True  # at once: from here on it must not be queued again as not launched
         self._context.shortages.over()
-        self._family = TaskProcesses(self._spool, self._watchman, self.task.id, child)
+        self._processes = TaskProcesses(self._spool, self._process_table, self.task.id, child)
 
     def _start(self, plan: launch.LaunchPlan) -> subprocess.Popen[bytes]:
         try:
@@ -267,16 +248,16 @@ class TaskRun:
         except (OSError, ValueError) as problem:
             if isinstance(problem, OSError) and problem.errno != errno.E2BIG:
                 raise
-            raise errors.BadInput(f"{plan.agent.title} cannot be started so: {problem}") from problem
+            raise errors.BadInput(f"{plan.agent.title} cannot be started: {problem}") from problem
 
-    async def _ready(self, job: AgentJob, listens: bool, first: list[Entry] | None = None) -> None:
-        """All that drives the process; `first` is committed before anything is sent."""
+    async def _prepare(self, job: AgentJob, listens: bool, first: list[Entry] | None = None) -> None:
+        """Make all that drives the process; `first` is committed before anything is sent."""
         self._agent = self._context.registry.get(job.agent)
         self._job = job
         self._driver: Driver = self._context.registry.make_driver(job)
         self._outbox = Outbox(self._spool.sent) if listens else None
         past = await self._context.store.task_events(self.task.id, ("tool_progress",))
-        self._journal = OutputRecorder(
+        self._recorder = OutputRecorder(
             self._context.store,
             self.task,
             self._driver,
@@ -285,141 +266,96 @@ class TaskRun:
             self._agent.is_native_id,
             self._marks,
         )
-        self._tail = Tail(self._spool.stdout, self._spool.lost())
+        self._output = OutputReader(
+            self.task, self._spool, self._recorder, self._driver, self._context.overhear
+        )
         self._handle = self._context.watch.add(self._spool.path)
         if first:
-            await self._journal.commit(first)
-        self._journal.open()
-        await self._check_stdout()
+            await self._recorder.commit(first)
+        self._recorder.open()
+        await self._output.check_size()
 
     async def _refuse(self, problem: errors.HoldfastError) -> None:
-        """It could not be launched: say why, and end it."""
+        """End a task that could not be launched, and say why."""
         event = NewEvent("error", {"text": problem.message, "code": problem.code, "hint": problem.hint})
         outcome = {"code": problem.code, "hint": problem.hint}
         await self._context.store.commit(refusal(self.task, "failed", problem.message, [event], outcome))
         if os.path.isdir(self._spool.path) and self._spool.prevent():
             task_dir.discard(self._spool)
 
-    async def _check_stdout(self) -> None:
-        """Notice an output file that was cut while nobody read it.
-
-        A driver that did not hear the beginning cannot follow the rest: it would wait for a final word for
-        ever. So the agent's input is closed, and the agent leaves when it is done.
-        """
-        found = self._spool.lost() + os.stat(self._spool.stdout).st_size
-        if found < self.task.spool:
-            why = f"the log knows {self.task.spool:,} bytes of it, and the file has {found:,}"
-            await self._restart_stdout(self.task.spool, why)
-        if self._spool.lost() and self._journal.listens:
-            await self._journal.check_ownership()
-            close_input(self._spool)
-
-    async def _restart_stdout(self, lost: int, why: str) -> None:
-        self._spool.record_lost(lost)
-        self._tail.restart(lost)
-        await self._journal.commit([stdio_watch.shrunk(self.task.id, lost, why)])
-
-    # --- following
+    # --- run
 
     async def _follow(self) -> None:
         assert self._handle is not None
-        self._relays = RelayWatch(self._spool, self._family, self.task.id) if self._journal.listens else None
+        self._relays = (
+            RelayWatch(self._spool, self._processes, self.task.id) if self._recorder.listens else None
+        )
         self._stopping = StopController(
-            self.task, self._spool, self._family, self._journal, self._context.settings.run
+            self.task, self._spool, self._processes, self._recorder, self._context.settings.run
         )
         while True:
-            gone = await self._family.is_gone()  # before the reading: what it said last is then on disk
+            gone = await self._processes.is_gone()  # before the read: its last output is then on disk
             if not gone:
                 self.found.set()
-            more = await self._take()
+            more = await self._output.read_next()
             archive.bound_stderr(self._spool, STDERR_LIMIT)
-            if self._news and (not more or self._tail.offset >= self.task.spool):
-                self._news = False
-                await self._heed()
+            if self._has_requests and (not more or self._output.is_level()):
+                self._has_requests = False
+                await self._handle_requests()
             if gone and not more:
                 return
             await self._stopping.tick()
-            await self._look()
+            await self._note_children()
             await self._check_relay()
             if more:
                 await asyncio.sleep(0)
             else:
                 await self._handle.wait(LOOK_S)
 
-    async def _take(self) -> bool:
-        """Take the next piece of stdout; whether there is more.
-
-        What an earlier run has heard comes first and alone: what was asked of the task since comes after it.
-        """
-        try:
-            return await self._take_next()
-        except Shrunk as problem:
-            if (torn := self._tail.finish()) is not None:
-                await self._journal.on_lines([torn], timestamps.now())
-            await self._restart_stdout(self._tail.offset, str(problem))
-            return True
-
-    async def _take_next(self) -> bool:
-        if not self._tail.behind():
-            return False
-        past = self.task.spool - self._tail.offset
-        lines = self._tail.read(min(READ, past) if past > 0 else READ)
-        if lines:
-            await self._journal.on_lines(lines, self._moment())
-        if self._context.overhear is not None and self._tail.offset >= self.task.spool:
-            self._context.overhear(self.task.session, self.task.id, self._driver.partial_text)
-        return self._tail.behind() > 0
-
-    def _moment(self) -> str:
-        """When what is read now was said: at the latest when stdout was last written to."""
-        return timestamps.stamp(min(time.time(), os.stat(self._spool.stdout).st_mtime))
-
-    async def _heed(self) -> None:
-        """Do what was asked of the task: answers are sent, a wish to stop is passed on."""
+    async def _handle_requests(self) -> None:
+        """Handle the requests for the task: send answers, pass a request to stop on."""
         asked = await self._requests()
         for ask in list(self._driver.pending_permissions):
             if ask in asked.answers:
-                await self._journal.append(self._driver.answer(ask, asked.answers[ask]))
+                await self._recorder.append(self._driver.answer(ask, asked.answers[ask]))
         await self._stopping.update(asked)
 
     async def _requests(self) -> TaskRequests:
         return requests(await self._context.store.task_events(self.task.id, ("permission", "notice")))
 
-    async def _look(self) -> None:
-        """While a tool runs, remember what the agent has started."""
-        if self._driver.open_calls and time.monotonic() - self._looked > OFFSPRING_S:
-            self._looked = time.monotonic()
-            await self._family.note()
+    async def _note_children(self) -> None:
+        """While a tool runs, remember the processes that the agent has started."""
+        if self._driver.open_calls and time.monotonic() - self._noted_children > CHILDREN_S:
+            self._noted_children = time.monotonic()
+            await self._processes.note()
 
     async def _check_relay(self, at_end: bool = False) -> None:
-        """Record what happened to the relay; a look costs a few small reads."""
+        """Record what happened to the relay; a check costs a few small reads."""
         due = at_end or time.monotonic() - self._checked_relay >= LOOK_S
         if self._relays is None or not due:
             return
         self._checked_relay = time.monotonic()
         if events := self._relays.news():
-            await self._journal.commit(events)
+            await self._recorder.commit(events)
 
-    # --- ending
+    # --- end
 
-    async def _settle(self) -> None:
-        last = self._tail.finish()
-        if last is not None:
-            await self._journal.on_lines([last], self._moment())
+    async def _finish(self) -> None:
+        await self._output.finish()
         await self._check_relay(at_end=True)
         cancelled_by = self._stopping.cancelled_by
         if cancelled_by is not None:
             await self._stopping.end_all()
-        await self._journal.check_ownership()
+        await self._recorder.check_ownership()
         close_input(self._spool)  # where the shim was killed its relay is still there
         before = self._spool.launch().get("before")
         survivors, left, told, branch = await asyncio.gather(
-            self._family.survivors(),
+            self._processes.survivors(),
             uncommitted_paths(before, self._job.cwd),
-            self._told(),
+            self._final_entries(),
             worktree.branch(self._job.cwd),
         )
-        settling = TaskFinisher(self.task, self._agent, self._job, self._spool, self._journal)
+        settling = TaskFinisher(self.task, self._agent, self._job, self._spool, self._recorder)
         started = self._spool.is_agent_recorded()
         await settling.settle(cancelled_by, survivors, left, told, branch)
         if not started and cancelled_by is None:
@@ -427,15 +363,17 @@ class TaskRun:
         if (native_id := self._native_id()) is not None:
             await replay.keep(self._context, self._agent, native_id, level=told.level)
 
-    async def _told(self) -> FinalEntries:
-        """What is left to say: of its stream, and without a final word there also of its own store."""
-        rest = self._journal.rest()
+    async def _final_entries(self) -> FinalEntries:
+        """The last entries: of its stream, and without a final answer there also of its own store."""
+        rest = self._recorder.rest()
         return (
-            FinalEntries(rest, level=True) if self._driver.final is not None else await self._recorded(rest)
+            FinalEntries(rest, level=True)
+            if self._driver.final is not None
+            else await self._with_stored(rest)
         )
 
-    async def _recorded(self, rest: list[Entry]) -> FinalEntries:
-        """The same with what the agent's own store tells beyond its stream."""
+    async def _with_stored(self, rest: list[Entry]) -> FinalEntries:
+        """The same with what the agent's own store has beyond its stream."""
         agent = self._context.registry.get(self._session.agent)
         native_id = self._native_id() if self._handle is not None else None
         if native_id is None:

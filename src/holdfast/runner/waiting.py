@@ -9,11 +9,11 @@ from holdfast import timestamps
 from holdfast.model.changes import SetStatus
 from holdfast.model.task import Task, WaitingFor
 from holdfast.resume.rules import rule_of
-from holdfast.resume.verdict import Verdict
+from holdfast.resume.verdict import Verdict, sentence_of
 from holdfast.runner.context import header
+from holdfast.runner.task_options import LEFTOVERS
 from holdfast.settings import Leftovers, Settings
 
-LEFTOVERS = "leftovers"  # in a task's options: its own policy
 TEXT = 1000  # characters of what a task waits for
 
 CAUSES = {"tools_running": "leftovers", "live_owner": "owner", "too_soon": "too_soon"}
@@ -59,7 +59,7 @@ def step(
     causes = {CAUSES.get(rule_of(reason.code).code, rule_of(reason.code).code) for reason in waits}
     cause = next(iter(causes)) if len(causes) == 1 else "owner" if "owner" in causes else sorted(causes)[0]
     since = now if task.waiting_for is None else timestamps.parse(task.waiting_for.since)
-    text = "; ".join(reason.text for reason in waits)
+    text = "; ".join(sentence_of(found, reason) for reason in waits)
     if leftovers_of:
         text += "; " + " or ".join(f"`holdfast cancel {one}`" for one in sorted(leftovers_of)) + " ends them"
     bounded = causes <= {"leftovers", "owner"}

@@ -11,8 +11,9 @@ from holdfast.resume import rule_evidence
 from holdfast.resume.environment import FolderState, LiveProcess
 from holdfast.resume.facts import ArchiveState, LastTask, ResumeFacts, UnstartedTask
 from holdfast.resume.log_evidence import MemoryGap
+from holdfast.resume.next_steps import NEXT_STEPS
 from holdfast.resume.rules import ARCHIVED_RULE, RULES, SAFE_RULES, rule_of
-from holdfast.resume.verdict import is_short_wait, judge, reasons_text, wants_brief
+from holdfast.resume.verdict import is_short_wait, judge, reasons_text, sentence_of, wants_brief
 from holdfast.transcripts.reader import HARMLESS, TranscriptProblem
 from tests.support import verdict_facts as resume_facts
 from tests.support.verdict_facts import but, store
@@ -268,7 +269,11 @@ def test_each_row(name: str) -> None:
     facts, action, codes, word, brief = CASES[name]
     found = judge(facts)
     assert (found.action, [reason.code for reason in found.reasons]) == (action, codes)
-    assert word in found.reasons[0].text and "{" not in reasons_text(found)
+    first = found.reasons[0]
+    assert word in first.text and "{" not in reasons_text(found)
+    why = sentence_of(found, first)
+    assert first.text.startswith(f"{why}. ") and "{" not in first.text, "it ends with what to do next"
+    assert reasons_text(found).startswith(why) and first.text not in reasons_text(found)
     assert wants_brief(found) == brief
     assert (found.session, found.token) == (facts.session, facts.token)
     assert set(msgspec.to_builtins(found)) == {"action", "reasons", "session", "token"}
@@ -429,3 +434,8 @@ def test_one_more_thing_that_is_wrong_never_makes_it_safer(found: ResumeFacts) -
     ):
         after = rank.index(judge(msgspec.structs.replace(found, **worse)).action)
         assert after >= min(before, rank.index("fresh"))
+
+
+def test_every_rule_says_what_to_do_next() -> None:
+    """The archived rule names its commands itself, since they depend on the session."""
+    assert {*NEXT_STEPS} == {rule.code for rule in (*RULES, *SAFE_RULES)}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors, settings
-from holdfast.runner.launch import environment
+from holdfast.runner.agent_environment import environment
 
 
 def test_only_what_is_named_is_kept_and_the_marks_win() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runner.worker import QueueCandidate, startable
+from holdfast.runner.queue import QueueCandidate, startable
 
 
 def waiting(*shown: str) -> list[QueueCandidate]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.spool.reader_deaths import (
@@ -25,14 +25,14 @@ from holdfast.spool.reader_deaths import (
     ("left", "counted", "decision"),
     [
         (DeathRecord(), DeathRecord(), "read"),
-        (DeathRecord(reading=0), DeathRecord(1, 0), "wait"),
-        (DeathRecord(reading=70), DeathRecord(1, 70), "wait"),
-        (DeathRecord(1, 70), DeathRecord(1, 70), "wait"),  # killed before it read, or while it waited
+        (DeathRecord(reading=0), DeathRecord(1, 0), "read"),
+        (DeathRecord(reading=70), DeathRecord(1, 70), "read"),
+        (DeathRecord(1, 70), DeathRecord(1, 70), "read"),  # killed before it read, or while it waited
         (DeathRecord(1, 70, 70), DeathRecord(2, 70), "wait"),
         (DeathRecord(2, 70, 70), DeathRecord(3, 70), "set_aside"),
         (DeathRecord(3, 70), DeathRecord(3, 70), "set_aside"),  # again, while its agent still runs
-        (DeathRecord(2, 70, 30), DeathRecord(1, 30), "wait"),  # died before that line
-        (DeathRecord(2, 70, 90), DeathRecord(1, 90), "wait"),  # died behind it
+        (DeathRecord(2, 70, 30), DeathRecord(1, 30), "read"),  # died before that line
+        (DeathRecord(2, 70, 90), DeathRecord(1, 90), "read"),  # died behind it
         (DeathRecord(2, 0, 0), DeathRecord(3, 0), "set_aside"),
     ],
 )
@@ -56,6 +56,7 @@ def test_a_line_that_a_hub_gets_past_is_not_suspected(
     assert finish_lines(record, end) == finished
 
 
+@settings(deadline=None)
 @given(lines=st.lists(st.integers(0, 9), max_size=30))
 def test_deaths_count_only_in_a_row_and_at_one_line(lines: list[int]) -> None:
     """Hubs die at these lines, and each reads all lines before: exactly three at one line set it aside."""

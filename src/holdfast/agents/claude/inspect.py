@@ -10,8 +10,9 @@ import msgspec
 
 from holdfast.agents.claude import records, stream
 from holdfast.agents.claude.events import HELPERS
+from holdfast.agents.claude.logical_order import logical_order
 from holdfast.agents.claude.records import ClaudeRecord, blocks
-from holdfast.agents.claude.transcript import TranscriptPiece, logical_order
+from holdfast.agents.claude.transcript import TranscriptPiece
 from holdfast.transcripts import jsonl
 from holdfast.transcripts.reader import TranscriptProblem
 

@@ -15,7 +15,7 @@ from holdfast.hub.api.responses import By, TheHub, fails
 from holdfast.model.task import Status, Task
 from holdfast.runner import control
 from holdfast.runner import dispatch as dispatching
-from holdfast.runner import dispatch as redispatching
+from holdfast.runner import redispatch as redispatching
 from holdfast.runner.dispatch import PromptRequest, RedispatchRequest, ResumeMode
 from holdfast.settings import Leftovers
 from holdfast.store import types

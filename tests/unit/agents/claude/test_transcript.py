@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agents.claude import transcript as stretch
-from holdfast.agents.claude.transcript import ClaudeTranscript, logical_order
+from holdfast.agents.claude.logical_order import logical_order
+from holdfast.agents.claude.transcript import ClaudeTranscript
 from tests.support.claude_transcripts import FOLDER, READER, Made, cases, codes, load, put, told
 from tests.support.transcript_cases import check_storable, ended_by_us, ought, plain
 
