@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-DEADLINE_S = 60.0  # nothing that is waited for here may take longer
+DEADLINE_S = 120.0  # nothing that is waited for here may take longer
 
 
 class Child(NamedTuple):

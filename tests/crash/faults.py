@@ -27,7 +27,7 @@ ROLES = {
     "keeper": "relay",
     "relay": "relays",
 }  # role -> file in the task's folder
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 class Place:

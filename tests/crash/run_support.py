@@ -28,7 +28,7 @@ from tests.crash.support import scratch
 
 REGISTRY = AgentRegistry()
 AT_ONCE = 12
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from tests.crash.support import TORTURE, scratch
 from tests.support import log_oracle as oracle
 
 AT_ONCE = 6
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 PROMPT = run_support.script(
     {"say": "words", "chunk": 2},
