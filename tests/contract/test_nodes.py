@@ -19,7 +19,7 @@ from holdfast.home import Home
 from holdfast.model.task import ENDED, Task
 from holdfast.process import identity
 from holdfast.runner import dispatch, service, worker
-from holdfast.runner.dispatch import PromptRequest
+from holdfast.runner.requests import PromptRequest
 from holdfast.spool.task_dir import Spool
 from holdfast.store.store import Store
 from tests.crash import children, run_support

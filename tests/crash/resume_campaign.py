@@ -22,7 +22,8 @@ from holdfast.resume.verdict import judge
 from holdfast.runner import control, service
 from holdfast.runner import sessions as judging
 from holdfast.runner.context import Context
-from holdfast.runner.dispatch import PromptRequest, dispatch
+from holdfast.runner.dispatch import dispatch
+from holdfast.runner.requests import PromptRequest
 from holdfast.store.store import Store
 from tests.crash import children, run_support
 from tests.crash.resume_oracle import Thread

@@ -25,7 +25,8 @@ from holdfast.resume.verdict import judge
 from holdfast.runner import replay, service
 from holdfast.runner import sessions as judging
 from holdfast.runner.context import Context
-from holdfast.runner.dispatch import PromptRequest, dispatch
+from holdfast.runner.dispatch import dispatch
+from holdfast.runner.requests import PromptRequest
 from tests.crash import run_support
 from tests.crash.resume_campaign import damage
 from tests.crash.resume_oracle import RECORDS, Thread

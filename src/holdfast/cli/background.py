@@ -141,7 +141,7 @@ def _work(home: Home, location: Location, wish: dict[str, Any] | None, by: str, 
 
     import msgspec
 
-    from holdfast.runner.dispatch import PromptRequest, RedispatchRequest
+    from holdfast.runner.requests import PromptRequest, RedispatchRequest
     from holdfast.runner.service import work
 
     shape = f"%(asctime)s {os.getpid()} %(levelname)s %(name)s: %(message)s"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast import ids
 from holdfast.forges.payload import Assignment, IgnoredDelivery
 from holdfast.forges.settings import TEMPLATE, Forge, PromptSettings, fill_template
-from holdfast.runner.dispatch import PromptRequest
+from holdfast.runner.requests import PromptRequest
 
 MAX_BODY = 65_536  # characters of an issue's text in a prompt
 

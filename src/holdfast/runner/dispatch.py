@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from holdfast import errors, ids, timestamps
 from holdfast.agents.base import Agent
 from holdfast.agents.discovery import find, traps, version
-from holdfast.agents.driver import Policy
 from holdfast.git import unfinished, worktree
 from holdfast.model.changes import Create
 from holdfast.model.event import NewEvent
@@ -22,46 +21,10 @@ from holdfast.resume.facts import ArchiveState, ResumeFacts
 from holdfast.resume.verdict import Verdict, judge
 from holdfast.runner import launch, replacement, sessions, task_options
 from holdfast.runner.context import Context, header
+from holdfast.runner.requests import PromptRequest
 from holdfast.runner.task_options import WORKER
-from holdfast.settings import Leftovers
 from holdfast.store.types import Dispatch, SessionReplacement
 from holdfast.store.writes import same
-
-ResumeMode = Literal["resume", "fork", "fresh", "anyway"]
-
-
-class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="prompt"):
-    """A prompt and where it is to be run."""
-
-    prompt: str
-    agent: str | None = None
-    cwd: str | None = None
-    here: str | None = None  # where the person is: for a new session, if no cwd is given
-    key: str | None = None
-    session: str | None = None
-    how: ResumeMode | None = (
-        None  # how to go on with that session; None: as for a key, but in no other session
-    )
-    fork: bool = False  # a copy is preferred to a new conversation, where the verdict allows both
-    queue: bool = False  # behind what runs there; else that refuses it
-    may_move: bool = False  # although a session is named, a fresh one may take its place
-    brief: bool = True  # tell a fresh run of the one that was cut short
-    worktree: bool = False
-    permissions: Policy | None = None
-    time_limit_s: float | None = None
-    leftovers: Leftovers | None = None  # the policy for leftover processes, if not the configured one
-    task: str | None = None  # the id its task is to have: the same wish sent twice is one task
-    source: dict[str, Any] = {}  # where it comes from, kept with the task
-
-
-class RedispatchRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="wish", tag="again"):
-    """Tasks to run again, each once, each by its session's verdict; by default all interrupted ones."""
-
-    key: str | None = None  # only of this thread
-    names: tuple[str, ...] = ()  # only these: ids of tasks, or sessions or keys (their last task)
-    failed: bool = False  # failed tasks, too; those that are named may always have failed
-    wait: bool = False  # where a session must wait, queue it: it runs when the session becomes free
-
 
 DEMO = "demo"
 TITLE = 80  # characters of a prompt that become a session's title

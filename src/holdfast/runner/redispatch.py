@@ -11,7 +11,8 @@ from holdfast.resume import verdict
 from holdfast.resume.rules import rule_of
 from holdfast.runner import sessions
 from holdfast.runner.context import Context
-from holdfast.runner.dispatch import PromptRequest, RedispatchRequest, dispatch, leftovers_hint, put_away
+from holdfast.runner.dispatch import dispatch, leftovers_hint, put_away
+from holdfast.runner.requests import PromptRequest, RedispatchRequest
 
 INTERRUPTED = ("interrupted",)
 NOT_DONE = ("interrupted", "failed")

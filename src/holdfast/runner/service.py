@@ -26,7 +26,7 @@ from holdfast.store.open import open_store
 from holdfast.store.store import Store
 
 if TYPE_CHECKING:
-    from holdfast.runner.dispatch import PromptRequest, RedispatchRequest
+    from holdfast.runner.requests import PromptRequest, RedispatchRequest
 
 log = logging.getLogger(__name__)
 
@@ -176,8 +176,9 @@ async def _fulfil(
     context: Context, wish: PromptRequest | RedispatchRequest | None, by: str
 ) -> dict[str, Any]:
     """Queue what is wished for; what was queued."""
-    from holdfast.runner.dispatch import RedispatchRequest, dispatch
+    from holdfast.runner.dispatch import dispatch
     from holdfast.runner.redispatch import redispatch
+    from holdfast.runner.requests import RedispatchRequest
 
     if wish is None:
         return {}

@@ -16,7 +16,7 @@ from holdfast.model.task import Status, Task
 from holdfast.runner import control
 from holdfast.runner import dispatch as dispatching
 from holdfast.runner import redispatch as redispatching
-from holdfast.runner.dispatch import PromptRequest, RedispatchRequest, ResumeMode
+from holdfast.runner.requests import PromptRequest, RedispatchRequest, ResumeMode
 from holdfast.settings import Leftovers
 from holdfast.store import types
 
