@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import JUDGED, PHONE, SHOTS, WIDE, Window, check, fill
+from tests.browser.conftest import JUDGED, PHONE, SHOTS, Window, check, fill
 from tests.browser.hub_process import HubProcess
 
 SAID = """# Title
@@ -33,12 +33,13 @@ CHANGE = """Three tests expect the error. This is the change:
 -    station = table[row.id]
 +    station = table.get(row.id, UNKNOWN)
 ```"""
+DESK = (1440, 900)
 PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
 ASKS: list[dict[str, Any]] = [{"tool": "shell", "run": "make deploy", "ask": True}, {"say": "Done."}]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_axe_finds_nothing(hub: HubProcess, window: Window, size: tuple[int, int], dark: bool) -> None:
     session = hub.ran(
         "Everything.",

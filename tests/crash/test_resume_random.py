@@ -1,6 +1,6 @@
 """Random histories of dispatch, kill, restart, cancel and edits of the store, against an oracle.
 
-A thousand without agents, both sides of each run written by hand, and a few dozen with real agents that are
+Hundreds without agents, both sides of each run written by hand, and ten with real agents that are
 really killed; HOLDFAST_TORTURE sets how many of each.
 """
 

@@ -9,6 +9,11 @@ from pathlib import Path
 from tests.support import paths
 
 PACKAGE = paths.PROJECT / "src" / "holdfast"
+MAX_LINES = 400
+# Longer than they should be; no module may join them.
+LONG = {
+    "runner/dispatch.py",
+}
 
 
 def modules() -> list[Path]:
@@ -28,6 +33,14 @@ def test_no_class_name_is_used_twice() -> None:
 def test_every_module_says_what_it_is_for() -> None:
     silent = [str(path.relative_to(PACKAGE)) for path in modules() if path.stat().st_size and not _doc(path)]
     assert silent == []
+
+
+def test_no_module_is_longer_than_it_should_be() -> None:
+    """A module that grows past this has more than one noun: split it."""
+    long = {
+        str(path.relative_to(PACKAGE)) for path in modules() if len(path.read_text().splitlines()) > MAX_LINES
+    }
+    assert long <= LONG, "split the new ones"
 
 
 def _doc(path: Path) -> str | None:
