@@ -541,8 +541,8 @@ def test_config_says_what_is_in_force_and_from_where(terminal: Terminal) -> None
     "written, said",
     [
         ("[run]\nat_onec = 2", "[run] has no setting 'at_onec' (did you mean 'at_once'?)"),
-        ("[run]\nat_once = 'x'", "run.at_once: expected `int`, got `str`"),
-        ("[agents.claude]\nargs = ['a', 3]", "agents.claude.args[1]: expected `str`"),
+        ("[run]\nat_once = 'x'", "run.at_once must be a whole number, not text in quotes"),
+        ("[agents.claude]\nargs = ['a', 3]", "agents.claude.args[1] must be text in quotes"),
         ("[hub]\nprot = 1", "[hub] has no setting 'prot' (did you mean 'port'?)"),
         ("[runn]\nat_once = 2", "there is nothing called 'runn' (did you mean 'run'?)"),
         ("run = 3", "run must be a table"),
