@@ -5,6 +5,10 @@
 -- name: meta | One value of the store itself.
 select value from meta where name = :name
 
+-- name: set_meta | Set one value of the store itself.
+insert into meta (name, value) values (:name, :value)
+on conflict (name) do update set value = excluded.value
+
 -- name: session | One session without its metadata.
 select n, id, key, agent, cwd, host, title, state, worktree, archive, deletion, link, undone,
   version, created_at, updated_at, seq, messages, tasks
