@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,15 @@ import pytest
 
 from holdfast import timestamps
 from holdfast.home import Home
+from holdfast.node import Node
 from holdfast.notify.channels import SIGNATURE, signature
+from holdfast.notify.service import NotifyService
+from holdfast.notify.settings import NotifySettings
+from holdfast.store.location import Location
+from holdfast.store.open import open_store
 from holdfast.store.store import Store
 from holdfast.store.types import Notification
+from tests.conftest import REGISTRY
 from tests.hub.running_hub import RunningHub, running
 from tests.support.terminal import Terminal
 
@@ -196,3 +205,33 @@ async def test_the_outbox_on_both_stores(store: Store) -> None:
     await store.trim_notifications("2999-01-01T00:00:00.000000Z")
     await store.queue_notifications("node", "e.3", [first])
     assert await store.due_notifications("node", timestamps.now()) == [first], "it was forgotten"
+
+
+async def test_a_failing_store_ends_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The service tries again, and what waited in the outbox is dealt with."""
+    monkeypatch.setattr("holdfast.notify.service.RETRY_S", 0.05)
+    store = await open_store(Location("sqlite", home.database), home, REGISTRY.token_rules())
+    await store.queue_notifications("node", await store.cursor(), [one("n1")])
+    rename(home, "notification", "elsewhere")
+    service = asyncio.create_task(NotifyService(store, Node("node", frozenset()), NotifySettings()).run())
+    await until(lambda: "tried again" in caplog.text)
+    rename(home, "elsewhere", "notification")
+    while await store.next_notification("node") is not None:  # noqa: ASYNC110 - its channel is unknown: cancelled
+        await asyncio.sleep(0.02)
+    assert not service.done()
+    service.cancel()
+    await asyncio.gather(service, return_exceptions=True)
+    await store.close()
+
+
+def rename(home: Home, old: str, new: str) -> None:
+    """In another process: two copies of SQLite in one process break each other's locks."""
+    code = f"import sqlite3; sqlite3.connect({home.database!r}).execute('alter table {old} rename to {new}')"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)

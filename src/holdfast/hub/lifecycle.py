@@ -133,8 +133,7 @@ class HubLifecycle:
             if chosen.channels:
                 if chosen.page_url is None:
                     chosen = msgspec.structs.replace(chosen, page_url=self._door.url)
-                notifier = NotifyService(context.store, context.node, chosen)
-                work += [notifier.collect(), notifier.deliver()]
+                work.append(NotifyService(context.store, context.node, chosen).run())
             tasks = [asyncio.create_task(each) for each in work]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

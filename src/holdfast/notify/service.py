@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Awaitable, Callable
 
 from holdfast import errors, timestamps
 from holdfast.node import Node
@@ -21,6 +22,7 @@ TRIES = 12  # of one notification, over about half a day
 FIRST_S, SELDOM_S = 30.0, 3600.0  # between them
 LOOK_S = 60.0  # between looks at the outbox, if nothing is due earlier
 SAVE_EVERY = 2000  # records between saves of the place in the log, where none of them was worth telling
+RETRY_S = 30.0  # after a failure of the store, such as a full disk
 KEPT_S = 30 * 86400.0  # ended notifications are kept
 
 
@@ -33,6 +35,10 @@ class NotifyService:
         self._chosen = chosen
         self._channels = {channel.name: channel for channel in chosen.channels}
         self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        """Collect and deliver, without end."""
+        await asyncio.gather(_keep_on(self.collect), _keep_on(self.deliver))
 
     async def collect(self) -> None:
         """Queue what is worth telling, without end; the outbox and our place in the log move together."""
@@ -147,3 +153,13 @@ class NotifyService:
             except errors.NotFound:
                 return False
         return True
+
+
+async def _keep_on(work: Callable[[], Awaitable[None]]) -> None:
+    """Start the work again after a failure: a hub does not stop its agents because nobody can be told."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("notifications failed; they are tried again in %g s", RETRY_S)
+        await asyncio.sleep(RETRY_S)
