@@ -206,6 +206,21 @@ async def test_the_latest_tasks_of_a_folder(store: Store) -> None:
     assert [t.id for t in await store.latest_tasks(limit=2)] == [made[2], made[1]]
 
 
+async def test_the_last_tasks_of_live_sessions(store: Store) -> None:
+    """An old failure is listed although many later ones were followed by another task."""
+    old = await brought_to(store, "failed")
+    for _ in range(3):
+        again = await brought_to(store, "failed")
+        await store.enqueue(again.session, "once more")
+    deleted, archived = await brought_to(store, "failed"), await brought_to(store, "failed")
+    await store.delete(deleted.session, "tester", "not needed")
+    await store.archive(archived.session, "tester", "done")
+    new = await brought_to(store, "failed")
+    assert [task.id for task in await store.last_tasks("failed", 3)] == [new.id, old.id]
+    assert [task.id for task in await store.last_tasks("failed", 1)] == [new.id]
+    assert await store.last_tasks("succeeded", 3) == []
+
+
 async def test_the_overview_counts_what_its_lists_hold(store: Store) -> None:
     cut = [await brought_to(store, "interrupted") for _ in range(3)]
     done = await brought_to(store, "succeeded")

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.hub.api import healed, inbox
 from holdfast.spool.task_dir import Spool
+from holdfast.store.store import Store
+from tests.contract.test_tasks import brought_to
 from tests.hub.asking import ask, get
 from tests.hub.running_hub import RunningHub, running_in, script
 from tests.hub.test_sessions import begin, done, ended, refused
@@ -93,6 +96,15 @@ def test_the_inbox_has_what_asks_what_failed_and_what_finished(shared: RunningHu
     ended(hub, asking["task"])
 
 
+async def test_the_inbox_says_that_a_list_is_cut(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox, "LISTED", 2)
+    for number in range(3):
+        assert (await inbox._read(store, None)).more == []
+        await brought_to(store, "failed")
+        assert len((await inbox._read(store, None)).failed) == min(number + 1, 2)
+    assert (await inbox._read(store, None)).more == ["failed"]
+
+
 def test_folders_recent_and_completed(shared: RunningHub, tmp_path: Path) -> None:
     hub = shared
     done(hub)
@@ -125,3 +137,11 @@ def test_healed_reports_stay_until_they_are_dismissed(tmp_path: Path) -> None:
         hub.start()
         assert get(hub, "/api/healed")["reports"] == []
         refused(ask(hub, "POST", "/api/healed/heal-nothing.json/dismiss"), 404, "not_found")
+
+
+def test_a_report_that_cannot_be_read_is_not_hidden(tmp_path: Path) -> None:
+    (tmp_path / "heal-1.json").write_text("{")
+    (tmp_path / "heal-2.json").write_text("[]")
+    (tmp_path / "heal-2.json.dismissed").touch()
+    (report,) = healed.open_reports(str(tmp_path))
+    assert report.name == "heal-1.json" and "cannot be read" in report.problems[0]

@@ -92,8 +92,10 @@ class NotifyService:
             self._news.clear()
             now = time.time()
             due = await self._store.due_notifications(self._node.id, timestamps.stamp(now))
+            by_channel: dict[str, list[Notification]] = {}
             for one in due:
-                await self._deliver_one(one)
+                by_channel.setdefault(one.channel, []).append(one)
+            await asyncio.gather(*map(self._deliver_in_order, by_channel.values()))
             if due:
                 continue
             await self._store.trim_notifications(timestamps.stamp(now - KEPT_S))
@@ -104,6 +106,11 @@ class NotifyService:
                     await self._news.wait()
             except TimeoutError:
                 continue
+
+    async def _deliver_in_order(self, due: list[Notification]) -> None:
+        """Those of one channel; a channel that hangs holds up no other."""
+        for one in due:
+            await self._deliver_one(one)
 
     async def _deliver_one(self, one: Notification) -> None:
         channel = self._channels.get(one.channel)

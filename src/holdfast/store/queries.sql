@@ -154,6 +154,15 @@ where (:session = '' or s.id = :session) and (:status = '' or t.status = :status
   and (s.state <> 'deleted' or s.id = :session)
 order by t.place desc limit :limit
 
+-- name: last_tasks | The last tasks of live sessions with this status, the last queued first.
+select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
+  t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,
+  t.waiting_for, t.not_before
+from task t join session s on s.n = t.n
+where t.status = :status and s.state = 'live'
+  and not exists (select 1 from task l where l.n = t.n and l.place > t.place)
+order by t.place desc limit :limit
+
 -- name: session_tasks | Tasks of one session, the last queued first.
 select t.id, s.id as session, t.prompt, t.status, t.queued_at, t.delivery, t.options, t.owner, t.generation,
   t.lease_until, t.spool, t.reason, t.outcome, t.retry_of, t.started_at, t.ended_at,

@@ -350,6 +350,12 @@ async def unrecorded(sql: Sql, host: str, code: str) -> list[str]:
     return [str(row[0]) for row in await sql.rows("unrecorded", host=host, said=f'%"{code}"%')]
 
 
+async def last_tasks(sql: Sql, status: str, limit: int) -> list[Json]:
+    """The tasks with this status that are the last of their live session; the last queued one first."""
+    check_limit(limit)
+    return [listed_task_view(row) for row in await sql.dicts("last_tasks", status=status, limit=limit)]
+
+
 async def latest_tasks(
     sql: Sql, *, session: str = "", status: str = "", cwd: str = "", day: str = "", limit: int = 50
 ) -> list[Json]:

@@ -139,6 +139,13 @@ class TaskCalls(Backend):
             lambda views: [tables.listed_task(view) for view in views],
         )
 
+    async def last_tasks(self, status: Status, limit: int) -> list[Task]:
+        """The tasks with this status that are the last of their live session; the last queued one first."""
+        return await self.query_long(
+            lambda sql: reads.last_tasks(sql, status, limit),
+            lambda views: [tables.listed_task(view) for view in views],
+        )
+
     async def task_events(self, task: str, kinds: tuple[str, ...]) -> list[Event]:
         """The records of one task with these kinds, in order."""
         return await self.query_long(lambda sql: reads.task_log(sql, task, kinds), tables.as_events)

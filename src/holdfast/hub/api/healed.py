@@ -62,10 +62,10 @@ async def dismiss_healed(hub: TheHub, by: By, name: FromPath[str]) -> HealedRepo
 
 
 def open_reports(folder: str) -> list[HealedReport]:
-    """The reports in a folder that nobody has dismissed; one that cannot be read is left out."""
+    """The latest reports in a folder that nobody has dismissed."""
     names = _names(folder)
-    found = [_read(folder, name) for name in sorted(names, reverse=True) if name + DISMISSED not in names]
-    return [report for report in found if report is not None][:MOST]
+    wanted = [name for name in names if name.endswith(SUFFIX) and name + DISMISSED not in names]
+    return [_read(folder, name) for name in sorted(wanted, reverse=True)[:MOST]]
 
 
 def dismiss(folder: str, name: str, by: str) -> None:
@@ -81,14 +81,13 @@ def _names(folder: str) -> set[str]:
         return set()
 
 
-def _read(folder: str, name: str) -> HealedReport | None:
-    if not name.endswith(SUFFIX):
-        return None
+def _read(folder: str, name: str) -> HealedReport:
+    path = os.path.join(folder, name)
     try:
-        with open(os.path.join(folder, name), "rb") as file:
+        with open(path, "rb") as file:
             report = msgspec.json.decode(file.read(), type=Report)
-    except (OSError, msgspec.DecodeError):
-        return None
+    except (OSError, msgspec.DecodeError) as problem:
+        return HealedReport(name, "", [], [f"the report {path} cannot be read: {problem}"], [])
     return HealedReport(name, report.at, report.done, report.problems, report.unhealed)
 
 

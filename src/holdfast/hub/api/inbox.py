@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from litestar import get
@@ -16,8 +15,7 @@ from holdfast.model.session import Worktree
 from holdfast.model.task import Delivery, Status, Task, WaitingFor
 from holdfast.store.store import Store
 
-OPEN = 200  # tasks of one status that have not ended
-ENDED = 100  # ended tasks of one status that are looked at
+LISTED = 200  # tasks of one status
 TEXT = 400  # characters of a prompt, an answer or a reason
 
 OPEN_STATUSES: tuple[Status, ...] = ("running", "unreachable", "queued", "waiting")
@@ -66,13 +64,14 @@ class InboxSession(msgspec.Struct, frozen=True):
 
 
 class Inbox(msgspec.Struct, frozen=True):
-    """Everything at one moment; each list is bounded."""
+    """Everything at one moment; `more` names the lists that leave tasks out."""
 
     permissions: list[OpenPermission]
     open: list[InboxTask]  # not ended, in the order they were queued
     failed: list[InboxTask]  # last tasks of live sessions that died or failed, the latest first
     finished: list[InboxTask]  # last tasks of live sessions that ended since then otherwise
     sessions: dict[str, InboxSession]
+    more: list[str]
 
 
 @get(
@@ -92,33 +91,53 @@ async def inbox(hub: TheHub, since: Since = None) -> ASGIResponse:
 
 async def _read(store: Store, since: str | None) -> Inbox:
     pending = await store.asked()
-    running = [
-        task for status in OPEN_STATUSES for task in await store.latest_tasks(status=status, limit=OPEN)
-    ]
-    failed = [task for status in FAILED_STATUSES for task in await _last_tasks(store, status)]
-    finished: list[Task] = []
-    if since is not None:
-        finished = [task for status in FINISHED_STATUSES for task in await _last_tasks(store, status, since)]
-    sessions = {name: await _session(store, name) for name in _names(running, failed, finished)}
+    lists = {
+        "open": await _open_tasks(store),
+        "failed": await _ended_tasks(store, FAILED_STATUSES, ""),
+        "finished": await _ended_tasks(store, FINISHED_STATUSES, since)
+        if since is not None
+        else InboxList([]),
+    }
+    names = dict.fromkeys(task.session for each in lists.values() for task in each.tasks)
     return Inbox(
         permissions=[open_permission(found) for found in pending],
-        open=[_listed(task) for task in sorted(running, key=lambda task: task.queued_at)],
-        failed=[_listed(task) for task in _latest(failed)],
-        finished=[_listed(task) for task in _latest(finished)],
-        sessions=sessions,
+        open=[_listed(task) for task in lists["open"].tasks],
+        failed=[_listed(task) for task in lists["failed"].tasks],
+        finished=[_listed(task) for task in lists["finished"].tasks],
+        sessions={name: await _session(store, name) for name in names},
+        more=[name for name, each in lists.items() if each.more],
     )
 
 
-async def _last_tasks(store: Store, status: Status, since: str = "") -> list[Task]:
-    """The latest tasks that ended so after that time, where nothing newer was asked of a live session."""
-    found = []
-    for task in await store.latest_tasks(status=status, limit=ENDED):
-        never_ran = task.status == "cancelled" and task.started_at is None  # a person took it out
-        if (task.ended_at or "") > since and not never_ran:
-            session = await store.session(task.session)
-            if session.state == "live" and session.last_task == task.id:
-                found.append(task)
-    return found
+class InboxList(NamedTuple):
+    """Tasks of one list of the inbox."""
+
+    tasks: list[Task]
+    more: bool = False  # whether there are more than these
+
+
+async def _open_tasks(store: Store) -> InboxList:
+    """The tasks that have not ended, in the order they were queued."""
+    pages = [await store.latest_tasks(status=status, limit=LISTED + 1) for status in OPEN_STATUSES]
+    tasks = [task for page in pages for task in page[:LISTED]]
+    return InboxList(sorted(tasks, key=lambda task: task.queued_at), _is_cut(pages))
+
+
+async def _ended_tasks(store: Store, statuses: tuple[Status, ...], since: str) -> InboxList:
+    """The last tasks of live sessions that ended so after a time, the latest first."""
+    pages = [await store.last_tasks(status, LISTED + 1) for status in statuses]
+    tasks = [
+        task
+        for page in pages
+        for task in page[:LISTED]
+        if (task.ended_at or "") > since and (task.status != "cancelled" or task.started_at is not None)
+    ]
+    tasks.sort(key=lambda task: task.ended_at or task.queued_at, reverse=True)
+    return InboxList(tasks, _is_cut(pages))
+
+
+def _is_cut(pages: list[list[Task]]) -> bool:
+    return any(len(page) > LISTED for page in pages)
 
 
 async def _session(store: Store, name: str) -> InboxSession:
@@ -133,14 +152,6 @@ async def _session(store: Store, name: str) -> InboxSession:
         worktree=found.worktree,
         updated_at=found.updated_at,
     )
-
-
-def _names(*lists: Iterable[Task]) -> list[str]:
-    return list(dict.fromkeys(task.session for tasks in lists for task in tasks))
-
-
-def _latest(tasks: list[Task]) -> list[Task]:
-    return sorted(tasks, key=lambda task: task.ended_at or task.queued_at, reverse=True)
 
 
 def _listed(task: Task) -> InboxTask:

@@ -67,6 +67,7 @@ export class Inbox {
       this.#section("Waiting", waiting.length, waiting.map((task) => this.#row(task, this.#stop(task, "Remove")))),
       this.#section("Running", running.length, running.map((task) => this.#row(task, this.#stop(task, "Stop")))),
       this.#section("Finished since you last looked", inbox.finished.length, inbox.finished.map((task) => this.#row(task, this.#link(task, "Read"))), "finished", h("button", { type: "button", onclick: () => activity.look() }, "Mark as seen")),
+      inbox.more?.length ? h("p", { class: "faint" }, "Not every task is listed here. ", h("a", { href: "#/tasks" }, "Show all tasks")) : null,
       nothing ? this.#invitation() : null,
     );
     if (focused) this.element.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();

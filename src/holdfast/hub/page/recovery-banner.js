@@ -47,7 +47,7 @@ function show(place, reports) {
 function section(report) {
   const problems = left(report);
   return [
-    h("p", { class: "faint" }, `At the start of ${clock(report.at)}`),
+    h("p", { class: "faint" }, report.at ? `At the start of ${clock(report.at)}` : report.name),
     report.done.length ? doneList(report.done) : null,
     problems.length ? [h("p", null, h("strong", null, "Not repaired:")), h("ul", { class: "done" }, problems.map((text) => h("li", null, text)))] : null,
   ];
